@@ -1,0 +1,54 @@
+"""What a rule may ask of the lowering around it: the target, its place, random keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import jax
+
+from tpu_export.converters.stablehlo.registry import Target
+
+
+@dataclass
+class LoweringContext:
+    """The lowering in progress.
+
+    Attributes:
+        target: what is being lowered for.
+        key: the random key that the next random op splits; None until one asks.
+        scope: "module.path/aten op/file:line" of the node being lowered.
+    """
+
+    target: Target = "xla"
+    key: jax.Array | None = None
+    drew: bool = False
+    scope: str = ""
+
+    def next_key(self) -> jax.Array:
+        """Return a fresh key and advance the state (threefry, uint32[2])."""
+        if self.key is None:
+            self.key = jax.numpy.zeros(2, "uint32")
+        self.drew = True
+        self.key, key = jax.random.split(self.key)
+        return key
+
+
+_CONTEXT: ContextVar[LoweringContext | None] = ContextVar("lowering", default=None)
+
+
+def current() -> LoweringContext:
+    """Return the lowering in progress; outside of one, a fresh default."""
+    return _CONTEXT.get() or LoweringContext()
+
+
+@contextmanager
+def lowering(context: LoweringContext) -> Iterator[LoweringContext]:
+    """Make `context` the current one inside the block."""
+    token = _CONTEXT.set(context)
+    try:
+        yield context
+    finally:
+        _CONTEXT.reset(token)

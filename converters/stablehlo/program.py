@@ -1,0 +1,32 @@
+"""The result of lowering one signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from tpu_export.converters.stablehlo.registry import Target
+from tpu_export.runtime.signature import LoweredFunction, Signature
+
+
+@dataclass(frozen=True)
+class LoweredProgram:
+    """One signature as StableHLO, with its weights as arguments.
+
+    Attributes:
+        signature: as captured, completed with state, mutated inputs.
+        target: what it was lowered for.
+        main: the function that each call runs.
+        prepare: weight-only work, run once at load; None when there is none.
+        weights: every raw weight that main or prepare takes, and the initial value of every state
+            slot, by name. Tensors are the model's own, not copies; they may be non-contiguous.
+            The slot "rng" starts as uint32[2] zeros.
+    """
+
+    signature: Signature
+    target: Target
+    main: LoweredFunction
+    prepare: LoweredFunction | None
+    weights: Mapping[str, torch.Tensor] = field(repr=False)

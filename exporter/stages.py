@@ -1,0 +1,1 @@
+"""Captured -> Lowered -> Compiled: a frozen value a stage."""

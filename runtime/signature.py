@@ -1,0 +1,124 @@
+"""What a program takes, returns and keeps: plain data, shared by every stage.
+
+No torch, no jax: dtypes are numpy/ml_dtypes names ("float32", "bfloat16", "int64", "bool"),
+a dimension is an int or an expression in dimension names ("batch", "2*seq + 1").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+DimSize: TypeAlias = int | str
+Shape: TypeAlias = tuple[DimSize, ...]
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A dynamic dimension: minimum <= size <= maximum (None: unbounded)."""
+
+    name: str
+    minimum: int = 1
+    maximum: int | None = None
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A named tensor of a signature."""
+
+    name: str
+    shape: Shape
+    dtype: str
+
+
+# A tree is JSON-able structure around numbered leaves (indices into a flat list):
+#   {"leaf": 3}  {"const": 5}  {"const": None}
+#   {"list": [tree, …]}  {"tuple": [tree, …]}
+#   {"dict": [[key, tree], …]}
+#   {"record": "ClassName", "kind": "dataclass"|"namedtuple"|"mapping",
+#    "fields": [[name, tree], …]}
+Tree: TypeAlias = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of forward(): its name, how it is passed, and its structure."""
+
+    name: str
+    kind: Literal["positional", "keyword"]
+    tree: Tree
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One named entry point of a program.
+
+    Attributes:
+        name: "forward" unless the user named several.
+        parameters: forward()'s parameters in order; their leaves index `inputs`.
+        inputs: flat user tensors, in leaf order. Nested names are dotted: "cache.0.key".
+        outputs: flat result tensors, in leaf order.
+        output_tree: structure of the result; its leaves index `outputs`.
+        state: mutated buffers by FQN (and "rng" when random ops draw from the seed).
+        mutated_inputs: names of the inputs that forward() writes to.
+        dims: the dynamic dimensions that shapes mention.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    output_tree: Tree
+    state: tuple[TensorSpec, ...] = ()
+    mutated_inputs: tuple[str, ...] = ()
+    dims: tuple[Dim, ...] = ()
+
+
+SlotKind: TypeAlias = Literal["weight", "prepared", "state", "input", "output"]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One argument or result of a function, in calling order.
+
+    kind "weight": a raw weight by FQN; "prepared": a result of `prepare`;
+    "state": a state slot by name; "input": a user input (as a result: its mutated value);
+    "output": a user output.
+    """
+
+    kind: SlotKind
+    name: str
+    shape: Shape
+    dtype: str
+
+
+@dataclass(frozen=True)
+class FunctionSpec:
+    """The calling convention of one StableHLO function or executable.
+
+    main:    (weight | prepared)*, state*, input*  ->  output*, state*, input*
+    prepare: weight*                               ->  prepared*
+    A main argument of kind state has a result of the same name, which may reuse its buffer.
+    """
+
+    arguments: tuple[Slot, ...]
+    results: tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class LoweredFunction:
+    """A function as portable StableHLO.
+
+    Attributes:
+        spec: its calling convention.
+        modules: portable artifacts (VHLO bytecode) by variant: "" is what TPU compiles and what
+            every platform without a variant of its own uses; "cpu" is present only
+            when JAX lowers something differently there.
+    """
+
+    spec: FunctionSpec
+    modules: dict[str, bytes] = field(repr=False)
+
+    def module(self, platform: str) -> bytes:
+        """Return the portable artifact for a platform ("tpu", "cpu")."""
+        return self.modules.get(platform, self.modules[""])
