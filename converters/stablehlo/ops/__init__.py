@@ -1,0 +1,3 @@
+"""Every family of rules: importing this package fills the table."""
+
+from __future__ import annotations
