@@ -1,0 +1,145 @@
+"""The reference rung: the user's own model in torch eager, left as it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from tpu_export.exporter.arrays import as_numpy
+from tpu_export.exporter.capture import Captured
+from tpu_export.runtime.signature import Tree
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call: where its inputs come from, and forward()'s torch arguments."""
+
+    origin: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def clone(self) -> Sample:
+        """Return a copy whose tensors may be written to."""
+        args, kwargs = pytree.tree_map_only(
+            torch.Tensor, lambda t: t.detach().clone(), (self.args, dict(self.kwargs))
+        )
+        return Sample(self.origin, args, kwargs)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What one call gave: flat outputs, and the inputs after it, in leaf order."""
+
+    outputs: tuple[Array, ...]
+    inputs: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Calls in order from the initial state, and the state slots after the last."""
+
+    calls: tuple[Call, ...]
+    state: Mapping[str, Array]
+
+
+def run_eager(
+    captured: Captured, state: Mapping[str, torch.Tensor], samples: Sequence[Sample]
+) -> Run:
+    """Call the model on each sample in turn; its buffers are put back afterwards.
+
+    Args:
+        captured: the signature to run; its `eager` is called.
+        state: the model's own tensors of the state slots, by name.
+        samples: inputs, used in order.
+    """
+    calls = []
+    with _restored(captured, state), torch.no_grad():
+        for sample in samples:
+            own = sample.clone()
+            result = captured.eager(*own.args, **own.kwargs)
+            outputs = flatten_like(captured.signature.output_tree, result)
+            leaves = pytree.tree_leaves((own.args, own.kwargs))
+            inputs = [as_array(x) for x in leaves if isinstance(x, torch.Tensor)]
+            calls.append(Call(tuple(map(as_array, outputs)), tuple(inputs)))
+        after = {
+            name: as_array(_current(captured, name, tensor)).copy()
+            for name, tensor in state.items()
+        }
+    return Run(tuple(calls), after)
+
+
+def as_array(value: object) -> Array:
+    """Return a copy of a tensor (or number) of a result as an array."""
+    if isinstance(value, torch.Tensor):
+        return np.array(as_numpy(value))
+    return np.asarray(value)
+
+
+def flatten_like(tree: Tree, result: Any) -> list[Any]:
+    """Return the leaves of a result that `tree` numbers, in order."""
+    match tree:
+        case {"leaf": _}:
+            return [result]
+        case {"const": _}:
+            return []
+        case {"list": list(children)} | {"tuple": list(children)}:
+            pairs = list(zip(children, result, strict=True))
+        case {"dict": list(items)}:
+            pairs = [(child, result[key]) for key, child in items]
+        case {"fields": list(items)}:
+            pairs = [
+                (child, _field(result, key, i)) for i, (key, child) in enumerate(items)
+            ]
+        case _:
+            message = f"not a tree: {tree}"
+            raise AssertionError(message)
+    return [leaf for child, value in pairs for leaf in flatten_like(child, value)]
+
+
+def _field(record: Any, key: Any, index: int) -> Any:
+    """Return a field of a record; one without names counts its pytree children."""
+    if isinstance(key, str) and hasattr(record, key):
+        return getattr(record, key)
+    if isinstance(record, Mapping):
+        return record[key]
+    return pytree.tree_flatten(record, is_leaf=lambda x: x is not record)[0][index]
+
+
+def _current(captured: Captured, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    owner = getattr(captured.eager, "get_buffer", None)
+    if owner is None:
+        return tensor
+    try:
+        found = owner(name)
+    except AttributeError:
+        return tensor
+    return found if isinstance(found, torch.Tensor) else tensor
+
+
+@contextmanager
+def _restored(captured: Captured, state: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Put back the values and the buffer slots that forward() writes to."""
+    values = {name: tensor.detach().clone() for name, tensor in state.items()}
+    module = captured.eager
+    slots = (
+        [(m, dict(m._buffers)) for m in module.modules()]
+        if isinstance(module, torch.nn.Module)
+        else []
+    )
+    try:
+        yield
+    finally:
+        for owner, buffers in slots:
+            owner._buffers.clear()
+            owner._buffers.update(buffers)
+        with torch.no_grad():
+            for name, tensor in state.items():
+                tensor.copy_(values[name])

@@ -1,0 +1,186 @@
+"""The main job: capture, lower, compile, write, prove.
+
+It lives in parity because nothing gets its final name before the proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tpu_export.exporter.capture import Captured, capture
+from tpu_export.exporter.progress import Progress, Stages
+from tpu_export.exporter.sources import Source
+from tpu_export.exporter.stages import DEFAULT_TOPOLOGIES
+from tpu_export.parity.report import ParityReport
+from tpu_export.parity.samples import Samples
+from tpu_export.parity.targets import WRITERS, UnknownTargetError
+from tpu_export.runtime.errors import TpuExportError
+
+Signatures = Mapping[str, Captured]
+
+
+class ParityFailedError(TpuExportError):
+    """The artifact does not compute what the model computes; nothing was written."""
+
+    code = "TPX-0701"
+
+    def __init__(self, report: ParityReport) -> None:
+        """Name the worst row."""
+        worst = report.worst
+        where = (
+            f"output {worst.output!r} of {worst.signature!r} on {worst.rung} "
+            f"({worst.inputs}): max rel {worst.max_rel:.2e}, allowed "
+            f"{worst.threshold:.0e}{', ' + worst.note if worst.note else ''}"
+            if worst
+            else "no output could be compared"
+        )
+        super().__init__(
+            f"parity with torch eager failed: {where}",
+            hint="nothing was written; look closer with `tpu-export parity MODEL`, "
+            "or write it all the same with --no-parity",
+        )
+        self.report = report
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What an export made.
+
+    Attributes:
+        output: the file or folder that was written.
+        target: cloud-tpu, litert or stablehlo.
+        size: bytes on disk.
+        stages: (stage, seconds) in order.
+        parity: the proof; None with parity=False.
+        estimates: per signature and topology, the compiler's own estimates.
+        notes: what a careful reader should know.
+    """
+
+    output: Path
+    target: str
+    size: int
+    signatures: tuple[str, ...]
+    stages: tuple[tuple[str, float], ...]
+    parity: ParityReport | None
+    estimates: tuple[dict[str, object], ...]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as JSON-able values."""
+        plain = asdict(self)
+        plain["output"] = str(self.output)
+        plain["parity"] = self.parity.to_json() if self.parity else None
+        return plain
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to export and how; `export` and the command line fill it."""
+
+    signatures: Signatures
+    output: Path
+    target: str = "cloud-tpu"
+    topologies: Sequence[str] = DEFAULT_TOPOLOGIES
+    parity: bool = True
+    tolerance: float | None = None
+    seed: int = 1
+    second_inputs: Callable[[Captured, int], Any] | None = None
+    stages: Stages = field(default_factory=Stages)
+
+
+def export(
+    model: Any,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    target: str = "cloud-tpu",
+    topologies: Sequence[str] = DEFAULT_TOPOLOGIES,
+    dynamic_shapes: Any = None,
+    output: str | Path = "m.tpuexe",
+    parity: bool = True,
+    tolerance: float | None = None,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> ExportResult:
+    """Export a model and prove the result against torch eager.
+
+    Args:
+        model: nn.Module, function, ExportedProgram, .pt2 path, a Captured, a Source of
+            the command line, or {"prefill": captured, "decode": captured} for several
+            signatures.
+        args: example inputs; kwargs: likewise.
+        target: "cloud-tpu" (.tpuexe), "litert" (.tflite) or "stablehlo" (a folder).
+        topologies: TPU topologies to compile for; () = portable program and CPU only.
+        tolerance: overrides the threshold of every floating-point output (see
+            docs/parity.md).
+        seed: of the second set of inputs that parity runs.
+
+    Raises:
+        TpuExportError: a subclass for each cause; nothing is left under `output`.
+    """
+    if target not in WRITERS:
+        raise UnknownTargetError(target)
+    stages = Stages(progress)
+    second = model.second_inputs if isinstance(model, Source) else None
+    with stages.stage("capture") as words:
+        signatures = _signatures(model, args, kwargs, dynamic_shapes)
+        words.append(", ".join(signatures))
+    job = Job(
+        signatures=signatures,
+        output=Path(output),
+        target=target,
+        topologies=tuple(topologies),
+        parity=parity,
+        tolerance=tolerance,
+        seed=seed,
+        second_inputs=second,
+        stages=stages,
+    )
+    return run(job)
+
+
+def run(job: Job) -> ExportResult:
+    """Run a job whose signatures are captured already."""
+    samples = Samples(job.seed, job.second_inputs) if job.parity else None
+    with WRITERS[job.target](job) as pending:
+        report = None
+        if samples is not None:
+            with job.stages.stage("parity") as words:
+                rows = pending.prove(samples)
+                report = ParityReport(tuple(rows))
+                words.append(f"{len(rows)} comparisons")
+            if not report.passed:
+                raise ParityFailedError(report)
+        output = pending.commit(report)
+    return ExportResult(
+        output=output,
+        target=job.target,
+        size=_size(output),
+        signatures=tuple(job.signatures),
+        stages=tuple(job.stages.times),
+        parity=report,
+        estimates=tuple(pending.estimates),
+        notes=tuple(pending.notes),
+    )
+
+
+def _signatures(
+    model: Any, args: Any, kwargs: Any, dynamic_shapes: Any
+) -> dict[str, Captured]:
+    if isinstance(model, Source):
+        return dict(model.captures())
+    if isinstance(model, Mapping):
+        return dict(model)
+    if isinstance(model, Captured):
+        return {model.name: model}
+    captured = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    return {captured.name: captured}
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
+    return path.stat().st_size

@@ -1,0 +1,106 @@
+"""The ladder: run the same inputs on the reference and on other rungs, and compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from tpu_export.exporter.capture import Captured
+from tpu_export.parity.eager import Array, Run, Sample, run_eager
+from tpu_export.parity.metrics import difference
+from tpu_export.parity.report import ParityReport as ParityReport
+from tpu_export.parity.report import ParityRow
+from tpu_export.runtime.signature import Signature
+
+RNG = "rng"
+
+
+class Rung(Protocol):
+    """A way to run the model. Rungs are compared on the values that they return."""
+
+    @property
+    def name(self) -> str:
+        """How the rung is called in reports."""
+
+    def run(self, signature: Signature, samples: Sequence[Sample]) -> Run:
+        """Call the signature on the samples in order, from its initial state."""
+
+
+def compare_rung(
+    captured: Captured,
+    signature: Signature,
+    reference: Run,
+    rung: Rung,
+    samples: Sequence[Sample],
+    tolerance: float | None = None,
+) -> list[ParityRow]:
+    """Run one rung and return a row for each output, written input and state slot."""
+    run = rung.run(signature, samples)
+    random = any(slot.name == RNG for slot in signature.state)
+    rows: list[ParityRow] = []
+
+    def add(output: str, origin: str, actual: Array, expected: Array) -> None:
+        rows.append(
+            _row(signature.name, output, rung.name, origin, actual, expected, tolerance)
+        )
+
+    for sample, got, want in zip(samples, run.calls, reference.calls, strict=True):
+        for spec, a, e in zip(
+            signature.outputs, got.outputs, want.outputs, strict=True
+        ):
+            add(spec.name, sample.origin, a, e)
+        for spec, a, e in zip(signature.inputs, got.inputs, want.inputs, strict=True):
+            if spec.name in signature.mutated_inputs:
+                add(f"input.{spec.name}", sample.origin, a, e)
+    for name, expected in reference.state.items():
+        add(f"state.{name}", "after all calls", run.state[name], expected)
+    return [_random(row) for row in rows] if random else rows
+
+
+def reference_run(
+    captured: Captured, state: Mapping[str, object], samples: Sequence[Sample]
+) -> Run:
+    """Run torch eager on the samples. The random seed is no state of torch's."""
+    import torch
+
+    own = {
+        name: tensor
+        for name, tensor in state.items()
+        if name != RNG and isinstance(tensor, torch.Tensor)
+    }
+    return run_eager(captured, own, samples)
+
+
+def _row(
+    signature: str,
+    output: str,
+    rung: str,
+    origin: str,
+    actual: Array,
+    expected: Array,
+    tolerance: float | None,
+) -> ParityRow:
+    d = difference(actual, expected, tolerance)
+    return ParityRow(
+        signature=signature,
+        output=output,
+        rung=rung,
+        reference="eager",
+        inputs=origin,
+        dtype=expected.dtype.name,
+        max_abs=d.max_abs,
+        max_rel=d.max_rel,
+        cosine=d.cosine,
+        threshold=d.threshold,
+        passed=d.passed,
+        note=d.note,
+    )
+
+
+def _random(row: ParityRow) -> ParityRow:
+    """Torch's random stream is its own: only shape and dtype can be compared."""
+    from dataclasses import replace
+
+    if row.passed or "shape" in row.note or "dtype" in row.note:
+        return row
+    return replace(row, passed=None, note="the model draws random numbers")
