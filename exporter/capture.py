@@ -1,0 +1,189 @@
+"""The first stage: a PyTorch model as a graph with a named signature."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+from torch.export import AdditionalInputs, ExportedProgram, ShapesCollection
+from torch.utils._pytree import tree_leaves
+
+from tpu_export.converters.stablehlo.registry import Target
+from tpu_export.exporter.dims import solve
+from tpu_export.exporter.entry import (
+    bind,
+    exportable,
+    register_annotated,
+    register_dataclasses,
+    source_file,
+)
+from tpu_export.exporter.examples import example_of
+from tpu_export.exporter.programs import load_program
+from tpu_export.exporter.refusals import explain
+from tpu_export.exporter.shapes import Shapes, asked_leaves, for_torch, plain_shapes
+from tpu_export.exporter.signature import read_signature
+from tpu_export.exporter.trees import leaves
+from tpu_export.runtime.signature import Signature
+
+if TYPE_CHECKING:
+    from tpu_export.exporter.stages import Lowered
+
+Example: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
+Model: TypeAlias = (
+    torch.nn.Module | Callable[..., object] | ExportedProgram | str | Path
+)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One signature of a model as a graph of ATen ops, not tied to any target.
+
+    Attributes:
+        name: of the signature.
+        program: as torch.export made it, not decomposed.
+        signature: names, shapes, dtypes and structure of inputs and results.
+        symbol_names: torch's symbol ("s77") -> the dimension's name ("batch").
+        model_file: the file that source locations are relative to.
+        example: the args and kwargs it was captured with.
+    """
+
+    name: str
+    program: ExportedProgram = field(repr=False)
+    signature: Signature
+    symbol_names: Mapping[str, str]
+    model_file: Path | None
+    example: Example = field(repr=False)
+
+    def lower(self, *, target: Target = "xla") -> Lowered:
+        """Lower to StableHLO for one target.
+
+        Raises:
+            UnsupportedOpsError: ops without a rule or a decomposition, all at once.
+        """
+        from tpu_export.exporter import stages  # stages builds on Captured
+
+        return stages.lower(self, target=target)
+
+    def example_inputs(self) -> tuple[torch.Tensor, ...]:
+        """Return the example's tensors in the order of `signature.inputs`."""
+        given = zip(tree_leaves(self.example), self._is_input(), strict=True)
+        return tuple(torch.as_tensor(leaf) for leaf, is_input in given if is_input)
+
+    def example_dims(self) -> dict[str, int]:
+        """Return the size that each dynamic dimension has in the example."""
+        sizes: dict[str, int] = {}
+        shapes = [tuple(leaf.shape) for leaf in self.example_inputs()]
+        for spec, shape in zip(self.signature.inputs, shapes, strict=True):
+            for wanted, size in zip(spec.shape, shape, strict=True):
+                solved = solve(wanted, size) if isinstance(wanted, str) else None
+                if solved is not None:
+                    sizes.setdefault(*solved)
+        return sizes
+
+    def _is_input(self) -> list[bool]:
+        """Return for each leaf of the example whether it is an input."""
+        kept: list[bool] = []
+        for parameter in self.signature.parameters:
+            kept += ["leaf" in leaf for leaf in leaves(parameter.tree)]
+        return kept
+
+
+def capture(
+    model: Model,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    dynamic_shapes: Shapes | ShapesCollection | AdditionalInputs | None = None,
+    strict: bool = False,
+    name: str = "forward",
+) -> Captured:
+    """Capture one signature of a model with torch.export.
+
+    Args:
+        model: an nn.Module, a function, a bound method of a module, an
+            ExportedProgram, or the path of a .pt2 file.
+        args: example inputs, positional.
+        kwargs: example inputs by name.
+        dynamic_shapes: as torch.export takes them; they name the dimensions.
+        strict: trace Python bytecode instead of running the model on fake tensors.
+        name: of the signature.
+
+    Raises:
+        InputMismatchError: the inputs do not fit forward().
+        NotExportableError: torch.export refuses; says where and why.
+        DimRangeError: the model does not hold for all sizes asked for.
+        ProgramFileError: the .pt2 cannot be read.
+    """
+    if isinstance(model, str | Path):
+        model = load_program(Path(model))
+    given = (tuple(args), dict(kwargs or {}))
+    if isinstance(model, ExportedProgram):
+        return _captured(model, name, example_of(model, given), None)
+    bound = bind(model, *given)
+    register_dataclasses(given)
+    register_annotated(model)
+    with exportable(model) as module:
+        shapes = plain_shapes(dynamic_shapes, module, *given)
+        program = _export(module, given, shapes, strict)
+    wanted = asked_leaves(bound, given[1], shapes)
+    return _captured(program, name, given, source_file(model), wanted)
+
+
+def _captured(
+    program: ExportedProgram,
+    name: str,
+    example: Example,
+    model_file: Path | None,
+    wanted: Sequence[object] = (),
+) -> Captured:
+    signature, symbols = read_signature(program, name, wanted)
+    return Captured(name, program, signature, symbols, model_file, example)
+
+
+def _export(
+    module: torch.nn.Module, given: Example, shapes: Shapes | None, strict: bool
+) -> ExportedProgram:
+    args, kwargs = given
+    try:
+        with _quiet(), _registering_outputs(module, enabled=not strict):
+            return torch.export.export(
+                module, args, kwargs, dynamic_shapes=for_torch(shapes), strict=strict
+            )
+    except Exception as error:  # torch documents no set of errors
+        raise explain(error, module) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch's words about its own internals off the user's terminal."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="torch|contextlib|copyreg")
+            warnings.filterwarnings("ignore", message="The tensor attributes? self")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def _registering_outputs(module: torch.nn.Module, *, enabled: bool) -> Iterator[None]:
+    """Register dataclasses that forward() returns before torch flattens its result."""
+
+    def hook(_: torch.nn.Module, __: object, result: object) -> None:
+        register_dataclasses(result)
+
+    handle = module.register_forward_hook(hook) if enabled else None
+    try:
+        yield
+    finally:
+        if handle is not None:
+            handle.remove()

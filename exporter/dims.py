@@ -1,0 +1,154 @@
+"""Dynamic dimensions in the user's words: torch's symbols under the names of Dims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sympy
+import torch
+from sympy.printing.str import StrPrinter
+from torch.export import Dim as TorchDim
+from torch.export import ExportedProgram
+
+from tpu_export.exporter.names import identifier, unique
+from tpu_export.runtime.signature import Dim, DimSize, Shape
+
+
+@dataclass(frozen=True)
+class DimNames:
+    """The name of each torch symbol, and sizes written with these names."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def size(self, size: int | torch.SymInt) -> DimSize:
+        """Return an int, or an expression in dimension names such as "2*seq + 1"."""
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr
+        if expression.is_Integer:
+            return int(expression)
+        return str(_Printer(self.names).doprint(expression))
+
+    def shape(self, shape: Sequence[int | torch.SymInt]) -> Shape:
+        """Return a torch shape in dimension names."""
+        return tuple(self.size(size) for size in shape)
+
+
+class _Printer(StrPrinter):  # type: ignore[misc]  # sympy ships no types
+    """Python syntax with + - * // % min max only, so that a loader can evaluate it."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def _print_Symbol(self, symbol: sympy.Symbol) -> str:  # noqa: N802  # sympy's protocol
+        return self.names.get(str(symbol), str(symbol))
+
+    def _print_FloorDiv(self, division: sympy.Expr) -> str:  # noqa: N802
+        return self._binary("//", *division.args)
+
+    _print_CleanDiv = _print_FloorDiv  # noqa: N815
+
+    def _print_Mod(self, remainder: sympy.Expr) -> str:  # noqa: N802
+        return self._binary("%", *remainder.args)
+
+    _print_PythonMod = _print_Mod  # noqa: N815
+
+    def _print_Pow(self, power: sympy.Expr, rational: bool = False) -> str:  # noqa: N802
+        base, exponent = power.args
+        if exponent.is_Integer and int(exponent) > 0:
+            return "(" + "*".join([f"({self._print(base)})"] * int(exponent)) + ")"
+        return str(super()._print_Pow(power, rational))
+
+    def _print_Max(self, largest: sympy.Expr) -> str:  # noqa: N802
+        return f"max({', '.join(sorted(map(self._print, largest.args)))})"
+
+    def _print_Min(self, smallest: sympy.Expr) -> str:  # noqa: N802
+        return f"min({', '.join(sorted(map(self._print, smallest.args)))})"
+
+    def _binary(self, operator: str, left: sympy.Expr, right: sympy.Expr) -> str:
+        sides = (
+            self._print(side) if side.is_Atom else f"({self._print(side)})"
+            for side in (left, right)
+        )
+        return f"({f' {operator} '.join(sides)})"
+
+
+def name_dims(
+    inputs: Sequence[tuple[str, torch.Tensor]], wanted: Sequence[object]
+) -> DimNames:
+    """Name every torch symbol in the shapes of the inputs.
+
+    Args:
+        inputs: name and fake value of each input tensor.
+        wanted: what dynamic_shapes says of each input: a Dim by axis, or None.
+    """
+    given: dict[str, str] = {}
+    defaults: dict[str, str] = {}
+    for (name, value), asked in zip(inputs, wanted, strict=True):
+        for axis, expression in symbolic_axes(value):
+            symbols = sorted(expression.free_symbols, key=str)
+            dim = axis_dims(asked).get(axis)
+            if len(symbols) == 1 and isinstance(dim, TorchDim):
+                root = getattr(dim, "root", dim)
+                if root is dim and not expression.is_Symbol:
+                    continue  # torch found a relation that the user did not write
+                given.setdefault(str(symbols[0]), root.__name__)
+            for symbol in symbols:
+                defaults.setdefault(str(symbol), identifier(f"{name}_{axis}"))
+    merged = {symbol: given.get(symbol, name) for symbol, name in defaults.items()}
+    first = sorted(merged, key=lambda symbol: symbol not in given)
+    return DimNames(
+        dict(zip(first, unique(merged[symbol] for symbol in first), strict=True))
+    )
+
+
+def symbolic_axes(value: torch.Tensor) -> Iterator[tuple[int, sympy.Expr]]:
+    """Yield the dynamic axes of a fake tensor with torch's expression for each."""
+    for axis, size in enumerate(value.shape):
+        if isinstance(size, torch.SymInt) and not size.node.expr.is_Integer:
+            yield axis, size.node.expr
+
+
+def axis_dims(asked: object) -> dict[int, object]:
+    """Return what dynamic_shapes says of one tensor, by axis."""
+    if isinstance(asked, Mapping):
+        return dict(asked)
+    return dict(enumerate(asked)) if isinstance(asked, Sequence) else {}
+
+
+def bounds(program: ExportedProgram, names: DimNames) -> tuple[Dim, ...]:
+    """Return the named dimensions with torch's proven range of each."""
+    ranges = {str(symbol): r for symbol, r in program.range_constraints.items()}
+    dims = []
+    for symbol, name in names.names.items():
+        low, high = 1, None
+        if symbol in ranges:
+            low = max(int(ranges[symbol].lower), 1)
+            upper = ranges[symbol].upper
+            high = int(upper) if isinstance(upper, sympy.Integer) else None
+        dims.append(Dim(name, low, high))
+    return tuple(dims)
+
+
+def solve(expression: str, size: int) -> tuple[str, int] | None:
+    """Return (name, value) for a linear expression in one dimension, else None.
+
+    >>> solve("2*seq + 1", 9)
+    ('seq', 4)
+    """
+    if expression.isidentifier():
+        return expression, size
+    names = {n: sympy.Symbol(n) for n in _identifiers(expression)}
+    if len(names) != 1:
+        return None
+    parsed = sympy.parse_expr(expression, local_dict=names)
+    solutions = sympy.solve(parsed - size, *names.values())
+    whole = [int(s) for s in solutions if s.is_Integer]
+    return (next(iter(names)), whole[0]) if whole else None
+
+
+def _identifiers(expression: str) -> set[str]:
+    words = "".join(c if c.isalnum() or c == "_" else " " for c in expression).split()
+    return {word for word in words if not word[0].isdigit()}

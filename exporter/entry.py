@@ -1,0 +1,151 @@
+"""What is exported: a module and the function of it that a call runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import TypeAlias, get_type_hints
+
+import torch
+from torch.export import register_dataclass
+from torch.utils._pytree import SUPPORTED_NODES
+
+from tpu_export.runtime.errors import TpuExportError
+
+Callee: TypeAlias = torch.nn.Module | Callable[..., object]
+
+
+class InputMismatchError(TpuExportError):
+    """The inputs do not fit forward()'s parameters."""
+
+    code = "TPX-0101"
+
+
+class NotAModelError(TpuExportError):
+    """What should be captured is no module, function or exported program."""
+
+    code = "TPX-0102"
+
+
+@contextmanager
+def exportable(model: Callee) -> Iterator[torch.nn.Module]:
+    """Give a module whose forward() is what should be captured.
+
+    A bound method stands in for its module's forward() inside the block, so that
+    weights keep the names they have in the module. A plain function gets a module
+    around it; modules it closes over become submodules.
+    """
+    if isinstance(model, torch.nn.Module):
+        yield model
+        return
+    owner = getattr(model, "__self__", None)
+    if not isinstance(owner, torch.nn.Module):
+        yield _around(model)
+        return
+    before = owner.__dict__.get("forward")
+    owner.__dict__["forward"] = model
+    try:
+        yield owner
+    finally:
+        del owner.__dict__["forward"]
+        if before is not None:
+            owner.__dict__["forward"] = before
+
+
+def _around(function: Callable[..., object]) -> torch.nn.Module:
+    if not callable(function):
+        message = f"a {type(function).__name__} cannot be captured"
+        hint = "pass an nn.Module, a function, an ExportedProgram or the path of a .pt2"
+        raise NotAModelError(message, hint=hint)
+    module = torch.nn.Module()
+    for name, value in _closure(function).items():
+        if isinstance(value, torch.nn.Module):
+            module.add_module(name, value)
+    module.__dict__["forward"] = function
+    return module.train(any(m.training for m in module.children()))
+
+
+def _closure(function: Callable[..., object]) -> Mapping[str, object]:
+    if not inspect.isfunction(function):
+        return {}
+    variables = inspect.getclosurevars(function)
+    return {**variables.globals, **variables.nonlocals}
+
+
+def source_file(model: Callee) -> Path | None:
+    """Return the file that defines the model, if there is one."""
+    owner = getattr(model, "__self__", model)
+    definition = type(owner) if isinstance(owner, torch.nn.Module) else model
+    try:
+        found = inspect.getsourcefile(definition)
+    except TypeError:
+        return None
+    return Path(found).resolve() if found and Path(found).exists() else None
+
+
+def bind(
+    model: Callee, args: Sequence[object], kwargs: Mapping[str, object]
+) -> inspect.BoundArguments:
+    """Match the inputs with forward()'s parameters.
+
+    Raises:
+        InputMismatchError: names the parameter that is missing or unknown.
+    """
+    function = model.forward if isinstance(model, torch.nn.Module) else model
+    signature = inspect.signature(function)
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise InputMismatchError(
+            f"the inputs do not fit {_name(model)}{signature}: {error}",
+            hint=f"given: {len(args)} positional, keywords {sorted(kwargs)}; "
+            "args is a tuple, kwargs a dict",
+        ) from error
+
+
+def _name(model: Callee) -> str:
+    if isinstance(model, torch.nn.Module):
+        return f"{type(model).__name__}.forward"
+    return getattr(model, "__qualname__", type(model).__name__)
+
+
+def register_dataclasses(value: object) -> None:
+    """Make every dataclass in nested inputs or outputs known to torch's pytrees."""
+    if is_dataclass(value) and not isinstance(value, type):
+        _register(type(value))
+    for child in _children(value):
+        register_dataclasses(child)
+
+
+def register_annotated(model: Callee) -> None:
+    """Register the dataclass that forward() says it returns."""
+    function = model.forward if isinstance(model, torch.nn.Module) else model
+    try:
+        returned = get_type_hints(function).get("return")
+    except (
+        NameError,
+        TypeError,
+        AttributeError,
+    ):  # names that only a type checker sees
+        return
+    if isinstance(returned, type) and is_dataclass(returned):
+        _register(returned)
+
+
+def _register(kind: type) -> None:
+    if kind not in SUPPORTED_NODES:
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        register_dataclass(kind, serialized_type_name=name)
+
+
+def _children(value: object) -> Sequence[object]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, list | tuple):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, name) for name in value.__dataclass_fields__]
+    return ()

@@ -1,0 +1,159 @@
+"""Why torch.export refused a model, in terms of the user's code."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from tpu_export.runtime.errors import TpuExportError
+
+
+class NotExportableError(TpuExportError):
+    """torch.export cannot capture the model as it is."""
+
+    code = "TPX-0103"
+
+
+class DimRangeError(TpuExportError):
+    """The model holds only for a part of the sizes that were asked for."""
+
+    code = "TPX-0104"
+
+
+# Torch's words -> what to do about them; the first match wins.
+SUGGESTIONS: tuple[tuple[str, str], ...] = (
+    (
+        r"Could not guard on data-dependent|bool\(\)|__bool__",
+        "a branch depends on tensor values: use torch.where or torch.cond, or "
+        "torch._check() what you know of the value",
+    ),
+    (
+        r"data-dependent|unbacked|\.item\(\)|_local_scalar_dense|nonzero",
+        "a size or index depends on tensor values (.item(), .tolist(), nonzero()): "
+        "compute it outside of the model, or use a mask of fixed size",
+    ),
+    (
+        r"known type|pytree|Unsupported input type",
+        "use tensors, numbers, lists, tuples, dicts and dataclasses, or register the "
+        "class with torch.utils._pytree.register_pytree_node",
+    ),
+    (
+        r"numpy\(\)|numpy is not|from_numpy",
+        "numpy runs outside of the graph: use torch functions in forward()",
+    ),
+    (r"[Cc]omplex", "compute with real and imaginary parts (torch.view_as_real)"),
+    (
+        r"torch\.jit|ScriptModule",
+        "export the nn.Module itself, not its TorchScript form",
+    ),
+    (r"vmap|functorch", "torch.func transforms inside forward() need strict=True"),
+)
+DYNAMIC_RNN = (
+    "torch unrolls LSTM and GRU over a fixed number of steps: leave the time axis "
+    "static and pad, or export one signature for each length"
+)
+DEFAULT = (
+    "see torch's documentation of torch.export; strict=True sometimes captures what "
+    "the default mode cannot"
+)
+_NOISE = re.compile(
+    r"For more information|For extended logs|For more debugging|If you suspect"
+    r"|For C\+\+|Caused by|\(unhinted:.*|The error above occurred"
+)
+
+
+def explain(error: Exception, model: torch.nn.Module) -> TpuExportError:
+    """Return the typed error for what torch.export raised."""
+    reason = shorten(str(error))
+    if "Constraints violated" in str(error):
+        return _dim_range(str(error), model)
+    place = ", ".join(filter(None, (where(error), inside(error, model))))
+    at = f" at {place}" if place else ""
+    kind = type(error).__name__
+    plain = {"RuntimeError", "UserError", "GuardOnDataDependentSymNode", "Unsupported"}
+    said = reason if kind in plain else f"{kind}: {reason}"
+    return NotExportableError(
+        f"torch.export refuses the model{at}: {said}", hint=suggest(str(error))
+    )
+
+
+def shorten(text: str) -> str:
+    """Return the first line of torch's message that says something."""
+    for line in text.splitlines():
+        kept = _NOISE.split(line)[0].strip().rstrip(".")
+        if kept:
+            return kept
+    return "no reason given"
+
+
+def suggest(text: str) -> str:
+    """Return what to do about torch's message."""
+    for pattern, suggestion in SUGGESTIONS:
+        if re.search(pattern, text):
+            return suggestion
+    return DEFAULT
+
+
+def _dim_range(text: str, model: torch.nn.Module) -> DimRangeError:
+    found = [
+        line.strip()[2:] for line in text.splitlines() if line.strip().startswith("- ")
+    ]
+    said = "; ".join(_in_words(line) for line in found) or shorten(text)
+    fixes = text.partition("Suggested fixes:")[2].strip().splitlines()
+    advice = [line.strip() for line in fixes if "=" in line and "Dim" in line]
+    hint = "torch suggests: " + "; ".join(advice) if advice else "make the axis static"
+    recurrent = any(isinstance(m, torch.nn.RNNBase) for m in model.modules())
+    if recurrent and "specialized" in text:
+        hint = DYNAMIC_RNN
+    return DimRangeError(f"the dynamic shapes do not hold: {said}", hint=hint)
+
+
+def _in_words(line: str) -> str:
+    short = re.sub(r"L\['([^']+)'\]\.size\(\)\[(\d+)\]", r"axis \2 of \1", line)
+    short = re.sub(r"L\['([^']+)'\]", r"\1", short)
+    return re.split(r"\. If you|\. \(", short)[0].strip().rstrip(".")
+
+
+def where(error: BaseException) -> str:
+    """Return "file.py:line" of the innermost frame of the user's code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    user = [f for f in frames if not _is_machinery(f.filename)]
+    mine = Path(__file__).parents[1]
+    user = [f for f in user if not Path(f.filename).resolve().is_relative_to(mine)]
+    if user:
+        return f"{Path(user[-1].filename).name}:{user[-1].lineno}"
+    quoted = re.findall(r'File "([^"]+)", line (\d+)', str(error))
+    outside = [(f, n) for f, n in quoted if not _is_machinery(f)]
+    return f"{Path(outside[-1][0]).name}:{outside[-1][1]}" if outside else ""
+
+
+def _is_machinery(filename: str) -> bool:
+    roots = (Path(torch.__file__).parent, Path(traceback.__file__).parent)
+    if filename.startswith("<"):
+        return True
+    path = Path(filename)
+    if path.is_relative_to(roots[0]):
+        return True
+    return path.is_relative_to(roots[1]) and "site-packages" not in path.parts
+
+
+def inside(error: BaseException, model: torch.nn.Module) -> str:
+    """Return "in module path (Class)" of the innermost submodule that was running."""
+    names = {id(module): name for name, module in model.named_modules()}
+    found = ""
+    step = error.__traceback__
+    while step is not None:
+        module = _running(step.tb_frame)
+        if module is not None and names.get(id(module)):
+            found = f"in {names[id(module)]} ({type(module).__name__})"
+        step = step.tb_next
+    return found
+
+
+def _running(frame: FrameType) -> torch.nn.Module | None:
+    this = frame.f_locals.get("self")
+    return this if isinstance(this, torch.nn.Module) else None

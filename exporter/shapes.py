@@ -1,0 +1,87 @@
+"""What dynamic_shapes says of each leaf of the inputs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, cast
+
+import torch
+from torch.export import AdditionalInputs, ShapesCollection
+from torch.utils._pytree import (
+    SUPPORTED_NODES,
+    TreeSpec,
+    _get_node_type,
+    tree_structure,
+)
+
+Shapes: TypeAlias = Mapping[str, object] | Sequence[object]
+
+
+def plain_shapes(
+    shapes: Shapes | ShapesCollection | AdditionalInputs | None,
+    module: torch.nn.Module,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> Shapes | None:
+    """Return dynamic_shapes as a dict or sequence."""
+    if isinstance(shapes, ShapesCollection | AdditionalInputs):
+        convert = cast(Callable[..., Shapes], shapes.dynamic_shapes)
+        return convert(module, args, kwargs)
+    return shapes
+
+
+def asked_leaves(
+    bound: inspect.BoundArguments,
+    kwargs: Mapping[str, object],
+    shapes: Shapes | None,
+) -> list[object]:
+    """Return what dynamic_shapes says of each leaf of (args, kwargs), in leaf order."""
+    asked = dict(shapes) if isinstance(shapes, Mapping) else {}
+    if isinstance(shapes, Sequence):
+        asked = dict(zip(bound.arguments, shapes, strict=False))
+    positional: list[object] = []
+    keyword: dict[str, list[object]] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        part = asked.get(name)
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            parts = part if isinstance(part, Mapping) else asked
+            keyword |= {key: leaf_shapes(v, parts.get(key)) for key, v in value.items()}
+        elif kind is not inspect.Parameter.VAR_POSITIONAL and name in kwargs:
+            keyword[name] = leaf_shapes(value, part)
+        else:
+            positional += leaf_shapes(value, part)
+    return [*positional, *(leaf for name in kwargs for leaf in keyword[name])]
+
+
+def leaf_shapes(value: object, asked: object) -> list[object]:
+    """Return what dynamic_shapes says of each leaf of `value`, in leaf order.
+
+    A class that torch flattens takes the list of its children, as torch has it.
+    """
+    spec: TreeSpec = tree_structure(value)
+    if spec.is_leaf():
+        return [asked]
+    if asked is None:
+        return [None] * spec.num_leaves
+    children, context = SUPPORTED_NODES[_get_node_type(value)].flatten_fn(value)
+    if isinstance(asked, Mapping):
+        keys = context if isinstance(context, list) else range(len(children))
+        parts = [asked.get(key) for key in keys]
+    else:
+        parts = list(asked) if isinstance(asked, Sequence) else [None] * len(children)
+    return [
+        leaf
+        for child, part in zip(children, parts, strict=True)
+        for leaf in leaf_shapes(child, part)
+    ]
+
+
+def for_torch(
+    shapes: Shapes | None,
+) -> dict[str, object] | tuple[object, ...] | None:
+    """Return dynamic_shapes as the two types that torch.export knows."""
+    if shapes is None:
+        return None
+    return dict(shapes) if isinstance(shapes, Mapping) else tuple(shapes)
