@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,9 +23,9 @@ from tpu_export.exporter.entry import (
 )
 from tpu_export.exporter.examples import example_of
 from tpu_export.exporter.programs import load_program
-from tpu_export.exporter.refusals import explain
-from tpu_export.exporter.shapes import Shapes, asked_leaves, for_torch, plain_shapes
+from tpu_export.exporter.shapes import Shapes, asked_leaves, plain_shapes
 from tpu_export.exporter.signature import read_signature
+from tpu_export.exporter.tracing import trace
 from tpu_export.exporter.trees import leaves
 from tpu_export.runtime.signature import Signature
 
@@ -51,6 +49,7 @@ class Captured:
         symbol_names: torch's symbol ("s77") -> the dimension's name ("batch").
         model_file: the file that source locations are relative to.
         example: the args and kwargs it was captured with.
+        model: the module or function that was captured; None for a program.
     """
 
     name: str
@@ -59,6 +58,12 @@ class Captured:
     symbol_names: Mapping[str, str]
     model_file: Path | None
     example: Example = field(repr=False)
+    model: Callable[..., object] | None = field(default=None, repr=False)
+
+    @cached_property
+    def eager(self) -> Callable[..., object]:
+        """The reference in torch eager: the user's model, else the program itself."""
+        return self.model or self.program.module()
 
     def lower(self, *, target: Target = "xla") -> Lowered:
         """Lower to StableHLO for one target.
@@ -124,66 +129,23 @@ def capture(
         model = load_program(Path(model))
     given = (tuple(args), dict(kwargs or {}))
     if isinstance(model, ExportedProgram):
-        return _captured(model, name, example_of(model, given), None)
+        return _captured(model, name, example_of(model, given))
     bound = bind(model, *given)
     register_dataclasses(given)
     register_annotated(model)
     with exportable(model) as module:
         shapes = plain_shapes(dynamic_shapes, module, *given)
-        program = _export(module, given, shapes, strict)
+        program = trace(module, given, shapes, strict=strict)
     wanted = asked_leaves(bound, given[1], shapes)
-    return _captured(program, name, given, source_file(model), wanted)
+    captured = _captured(program, name, given, wanted)
+    return replace(captured, model_file=source_file(model), model=model)
 
 
 def _captured(
     program: ExportedProgram,
     name: str,
     example: Example,
-    model_file: Path | None,
     wanted: Sequence[object] = (),
 ) -> Captured:
     signature, symbols = read_signature(program, name, wanted)
-    return Captured(name, program, signature, symbols, model_file, example)
-
-
-def _export(
-    module: torch.nn.Module, given: Example, shapes: Shapes | None, strict: bool
-) -> ExportedProgram:
-    args, kwargs = given
-    try:
-        with _quiet(), _registering_outputs(module, enabled=not strict):
-            return torch.export.export(
-                module, args, kwargs, dynamic_shapes=for_torch(shapes), strict=strict
-            )
-    except Exception as error:  # torch documents no set of errors
-        raise explain(error, module) from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep torch's words about its own internals off the user's terminal."""
-    logger = logging.getLogger("torch")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="torch|contextlib|copyreg")
-            warnings.filterwarnings("ignore", message="The tensor attributes? self")
-            yield
-    finally:
-        logger.setLevel(level)
-
-
-@contextmanager
-def _registering_outputs(module: torch.nn.Module, *, enabled: bool) -> Iterator[None]:
-    """Register dataclasses that forward() returns before torch flattens its result."""
-
-    def hook(_: torch.nn.Module, __: object, result: object) -> None:
-        register_dataclasses(result)
-
-    handle = module.register_forward_hook(hook) if enabled else None
-    try:
-        yield
-    finally:
-        if handle is not None:
-            handle.remove()
+    return Captured(name, program, signature, symbols, None, example)

@@ -1,0 +1,125 @@
+"""torch.export, called so that as many models as possible are captured.
+
+Private switches of torch are used in this file only.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from typing import TypeAlias
+
+import torch
+from torch.export import ExportedProgram
+from torch.export._patches import (
+    register_gru_while_loop_decomposition,
+    register_lstm_while_loop_decomposition,
+)
+from torch.fx.experimental import _config
+
+from tpu_export.exporter.entry import register_dataclasses
+from tpu_export.exporter.refusals import explain
+from tpu_export.exporter.shapes import Shapes, for_torch
+
+Example: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
+
+
+def trace(
+    module: torch.nn.Module, example: Example, shapes: Shapes | None, *, strict: bool
+) -> ExportedProgram:
+    """Export a module, or say why torch refuses.
+
+    When torch reads too much into the example (an axis of size 1 taken for a constant),
+    a second attempt treats its sizes as unknown.
+
+    Raises:
+        NotExportableError: torch.export refuses.
+        DimRangeError: the model does not hold for all sizes asked for.
+    """
+    try:
+        return _export(module, example, shapes, strict)
+    except Exception as error:  # torch documents no set of errors
+        if "specialized it to be a constant" not in str(error):
+            raise explain(error, module) from error
+        first = error
+    try:
+        with _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+            return _export(module, example, shapes, strict)
+    except Exception:
+        raise explain(first, module) from first
+
+
+def _export(
+    module: torch.nn.Module, example: Example, shapes: Shapes | None, strict: bool
+) -> ExportedProgram:
+    args, kwargs = example
+    with ExitStack() as stack:
+        stack.enter_context(_quiet())
+        if shapes is not None and not strict:
+            stack.enter_context(_whole_recurrences(module))
+        if not strict:
+            stack.enter_context(_registered_outputs(module))
+        return torch.export.export(
+            module, args, kwargs, dynamic_shapes=for_torch(shapes), strict=strict
+        )
+
+
+@contextmanager
+def _whole_recurrences(module: torch.nn.Module) -> Iterator[None]:
+    """Keep LSTM and GRU as one op each, whatever the number of steps.
+
+    Torch's own kernels unroll over time, which makes the time axis static.
+    """
+    if not any(isinstance(m, torch.nn.RNNBase) for m in module.modules()):
+        yield
+        return
+    with (
+        register_lstm_while_loop_decomposition(),
+        register_gru_while_loop_decomposition(),
+    ):
+        yield
+
+
+@contextmanager
+def _registered_outputs(module: torch.nn.Module) -> Iterator[None]:
+    """Register dataclasses that forward() returns before torch flattens its result."""
+
+    def hook(_: torch.nn.Module, __: object, result: object) -> None:
+        register_dataclasses(result)
+
+    handle = module.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch's words about its own internals off the user's terminal.
+
+    What the model itself writes to stderr is shown once the block ends.
+    """
+    logger, written, graph = logging.getLogger("torch"), io.StringIO(), ""
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(written):
+            warnings.filterwarnings("ignore", module="torch|contextlib|copyreg|<eval")
+            warnings.filterwarnings("ignore", message="The tensor attributes? self")
+            yield
+    except Exception as error:
+        graph = str(getattr(error, "partial_fx_graph", ""))
+        raise
+    finally:
+        logger.setLevel(level)
+        text = (
+            written.getvalue().replace(f"{graph}\n", "")
+            if graph
+            else written.getvalue()
+        )
+        sys.stderr.write(text)
