@@ -1,8 +1,8 @@
 """Compiled executables by content: building the same program twice is a read.
 
 An entry is one file: the SHA-256 of what follows, a line of JSON with the sizes of the
-parts, and the parts. It is written to a temporary name and renamed; one that does not match
-its hash is removed and counts as absent.
+parts, and the parts. It is written to a temporary name and renamed; one that does not
+match its hash is removed and counts as absent.
 """
 
 from __future__ import annotations

@@ -93,14 +93,14 @@ def hbm_sizes(message: str) -> tuple[int, int] | None:
 
 def largest_values(module: Any) -> tuple[Value, ...]:  # an MLIR module
     """Return the largest results of a StableHLO module's ops, one for each place."""
+    sized = [(_bytes(str(result.type)), op, result) for op, result in _results(module)]
     found: dict[tuple[str, str], Value] = {}
-    results = [
-        (_bytes(str(result.type)), op, result) for op, result in _results(module)
-    ]
-    for size, op, result in sorted(results, key=lambda item: -item[0]):
-        where = place(_name(str(op.location)))
-        value = Value(size, str(result.type).removeprefix("tensor"), *where)
-        found.setdefault((where[0], where[2]), value)
+    for size, op, result in sorted(sized, key=lambda item: -item[0]):
+        module_path, aten, source = place(_name(str(op.location)))
+        shape = str(result.type).removeprefix("tensor")
+        if source:
+            value = Value(size, shape, module_path, aten, source)
+            found.setdefault((module_path, source), value)
         if len(found) == _LISTED:
             break
     return tuple(found.values())

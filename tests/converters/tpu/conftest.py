@@ -46,9 +46,13 @@ def function(
             )
             for slot in arguments
         ]
+        # The lowering turns tracebacks off: they would put this host's paths in.
+        limit = jax.config.values["jax_traceback_in_locations_limit"]
+        jax.config.update("jax_traceback_in_locations_limit", 0)
         exported = export.export(jax.jit(body, keep_unused=True), platforms=["tpu"])(
             *avals
         )
+        jax.config.update("jax_traceback_in_locations_limit", limit)
     spec = FunctionSpec(tuple(arguments), tuple(results))
     return LoweredFunction(spec, {"": bytes(exported.mlir_module_serialized)})
 
@@ -70,7 +74,7 @@ def signature(main: LoweredFunction, dims: tuple[Dim, ...] = ()) -> Signature:
     )
 
 
-def program(
+def make_program(
     body: Callable[..., Any],
     arguments: list[Slot],
     results: list[Slot],
@@ -97,7 +101,7 @@ def linear() -> Program:
     doubled = Slot("prepared", "p0", (512,), "float32")
     count = Slot("state", "count", (), "int64")
     prepare = function(lambda b: (b + b,), [bias], [doubled])
-    return program(
+    return make_program(
         body,
         [weight, doubled, count, Slot("input", "x", ("batch", 256), "float32")],
         [Slot("output", "output_0", ("batch", 512), "float32"), count],
@@ -111,3 +115,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty executable cache."""
     monkeypatch.setenv("TPU_EXPORT_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def program() -> Callable[..., Program]:
+    """A function that lowers a body with its slots."""
+    return make_program
