@@ -122,8 +122,8 @@ def where(error: BaseException) -> str:
     """Return "file.py:line" of the innermost frame of the user's code."""
     frames = traceback.extract_tb(error.__traceback__)
     user = [f for f in frames if not _is_machinery(f.filename)]
-    mine = Path(__file__).parents[1]
-    user = [f for f in user if not Path(f.filename).resolve().is_relative_to(mine)]
+    mine = Path(__file__).resolve().parent
+    user = [f for f in user if Path(f.filename).resolve().parent != mine]
     if user:
         return f"{Path(user[-1].filename).name}:{user[-1].lineno}"
     quoted = re.findall(r'File "([^"]+)", line (\d+)', str(error))
