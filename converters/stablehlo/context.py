@@ -33,7 +33,7 @@ class LoweringContext:
             self.key = jax.numpy.zeros(2, "uint32")
         self.drew = True
         self.key, key = jax.random.split(self.key)
-        return key
+        return jax.numpy.asarray(key)
 
 
 _CONTEXT: ContextVar[LoweringContext | None] = ContextVar("lowering", default=None)

@@ -107,6 +107,23 @@ def floating(*operands: Operand) -> tuple[Array, ...]:
     return tuple(cast(x, dtype) for x in operands)
 
 
+def widen(x: Array) -> Array:
+    """Return half types as float32, in which torch's kernels compute; others as they are."""
+    half = x.dtype in (DTYPES[torch.float16], DTYPES[torch.bfloat16])
+    return x.astype(jnp.float32) if half else x
+
+
+def scaled(x: Array, factor: Number) -> Array:
+    """Return `x * factor` in the dtype of `x`; a factor of 1 costs nothing."""
+    return x if factor == 1 else x * jnp.asarray(factor, x.dtype)
+
+
+def spread(values: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return one value an axis: torch lets a single one stand for all."""
+    listed = (values,) if not isinstance(values, Sequence) else tuple(values)
+    return listed * rank if len(listed) == 1 else listed
+
+
 def axis(dim: int, rank: int) -> int:
     """Return a dim as 0 <= dim < max(rank, 1)."""
     return dim + max(rank, 1) if dim < 0 else dim
@@ -125,8 +142,11 @@ def composite(
 ) -> Any:
     """Call `function(*args)` as a StableHLO composite that LiteRT's converter fuses.
 
-    XLA inlines it. The scope is entered again inside, so that inlined ops keep their place.
+    XLA inlines it. Symbolic shapes call the function directly. The scope is entered again
+    inside, so that inlined ops keep their place.
     """
+    if not all(isinstance(d, int) for x in args for d in x.shape):
+        return function(*args)  # composites take no symbolic shapes
     scope = context.current().scope
 
     def decomposition(*xs: Array, **_: object) -> Any:

@@ -1,0 +1,149 @@
+"""What each graph input and output of an exported program is: read by kind, never position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.fx import Node
+
+from tpu_export.converters.stablehlo.functional import functionalize
+from tpu_export.converters.stablehlo.interpreter import Interpreter
+from tpu_export.converters.stablehlo.operands import DTYPES
+from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.signature import Signature, TensorSpec
+
+_STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+class UnsupportedInputError(TpuExportError):
+    """A graph input that no artifact can hold: a TorchBind object."""
+
+    code = "TPX-0205"
+
+
+@dataclass(frozen=True)
+class Bindings:
+    """The graph's inputs and outputs in the order of the calling convention.
+
+    Attributes:
+        program: functional; what is interpreted.
+        same: node -> the node whose tensor it is.
+        weights: stored tensors that stay as they are, by name.
+        state: stored tensors that a call replaces, by name: their initial values.
+        mutated_inputs: user inputs that a call writes to.
+    """
+
+    program: ExportedProgram
+    same: Mapping[Node, Node]
+    weights: Mapping[str, torch.Tensor]
+    state: Mapping[str, torch.Tensor]
+    mutated_inputs: tuple[str, ...]
+    _placeholders: tuple[tuple[str, Any], ...]  # ("weight", name) | ("input", None) | …
+    _outputs: tuple[Node | Any, ...]
+    _new_state: tuple[Node, ...]
+    _new_inputs: tuple[Node, ...]
+
+    @property
+    def state_specs(self) -> tuple[TensorSpec, ...]:
+        """The state slots."""
+        return tuple(
+            TensorSpec(name, tuple(t.shape), DTYPES[t.dtype].name)
+            for name, t in self.state.items()
+        )
+
+    def results(
+        self,
+        interpreter: Interpreter,
+        weights: Sequence[Any],
+        state: Sequence[Any],
+        inputs: Sequence[Any],
+    ) -> tuple[Any, ...]:
+        """Interpret the graph: outputs, new state, new values of mutated inputs."""
+        stored = dict(zip(self.weights, weights, strict=True))
+        stored |= dict(zip(self.state, state, strict=True))
+        feed = iter(inputs)
+        given = [
+            stored[value]
+            if kind == "stored"
+            else next(feed)
+            if kind == "input"
+            else value
+            for kind, value in self._placeholders
+        ]
+        _, values = interpreter.run(self.program.graph_module, given)
+
+        def final(node: Any) -> Any:
+            if not isinstance(node, Node):
+                return jnp.asarray(node)
+            return jnp.asarray(values[self.same.get(node, node)])
+
+        wanted = (*self._outputs, *self._new_state, *self._new_inputs)
+        return tuple(map(final, wanted))
+
+
+def bind(program: ExportedProgram, signature: Signature) -> Bindings:
+    """Match the graph's inputs and outputs with a signature."""
+    functional = functionalize(program)
+    program = functional.program
+    specs = program.graph_signature
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    by_name = {n.name: n for n in program.graph.nodes}
+    names = iter(spec.name for spec in signature.inputs)
+    placeholders: list[tuple[str, Any]] = []
+    stored: dict[str, torch.Tensor] = {}
+    written = dict.fromkeys(functional.written)
+    user_names: dict[Node, str] = {}
+    for node, spec in zip(nodes, specs.input_specs, strict=True):
+        if spec.kind in _STORED:
+            stored[spec.target] = _tensor(program, spec.target)
+            placeholders.append(("stored", spec.target))
+        elif spec.kind == InputKind.USER_INPUT:
+            if isinstance(spec.arg, ConstantArgument):
+                placeholders.append(("constant", spec.arg.value))
+            else:
+                user_names[node] = next(names)
+                placeholders.append(("input", None))
+        elif spec.kind == InputKind.TOKEN:
+            placeholders.append(("constant", None))
+        else:
+            raise UnsupportedInputError(
+                f"the model holds an object ({spec.target}) that is no tensor",
+                hint="keep TorchBind objects out of the exported module",
+            )
+    targets = {n: s.target for n, s in zip(nodes, specs.input_specs, strict=True)}
+    new_state = {targets[n]: n for n in written if targets[n] is not None}
+    new_inputs = {user_names[n]: n for n in written if n in user_names}
+    outputs: list[Any] = []
+    for spec in specs.output_specs:
+        if spec.kind == OutputKind.BUFFER_MUTATION:
+            new_state[spec.target] = by_name[spec.arg.name]
+        elif spec.kind == OutputKind.USER_INPUT_MUTATION:
+            new_inputs[user_names[by_name[spec.target]]] = by_name[spec.arg.name]
+        elif spec.kind == OutputKind.USER_OUTPUT and not isinstance(
+            spec.arg, ConstantArgument
+        ):
+            outputs.append(by_name[spec.arg.name])
+    return Bindings(
+        program=program,
+        same=functional.same,
+        weights={n: t for n, t in stored.items() if n not in new_state},
+        state={n: stored[n] for n in new_state},
+        mutated_inputs=tuple(new_inputs),
+        _placeholders=tuple(placeholders),
+        _outputs=tuple(outputs),
+        _new_state=tuple(new_state.values()),
+        _new_inputs=tuple(new_inputs.values()),
+    )
+
+
+def _tensor(program: ExportedProgram, name: str) -> torch.Tensor:
+    found = program.state_dict.get(name)
+    tensor = program.constants[name] if found is None else found
+    assert isinstance(tensor, torch.Tensor), name
+    return tensor.detach()

@@ -1,0 +1,137 @@
+"""Which ops of a graph can be lowered: asked before any work starts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from tpu_export.converters.stablehlo.decompose import decompose
+from tpu_export.converters.stablehlo.functional import functionalize
+from tpu_export.converters.stablehlo.interpreter import FACTS, Interpreter
+from tpu_export.converters.stablehlo.location import module_path, source_line
+from tpu_export.converters.stablehlo.registry import Target, registered_ops
+from tpu_export.runtime.errors import TpuExportError
+
+Status = Literal["rule", "decomposed", "unsupported"]
+_PLACES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class OpCoverage:
+    """One op of a graph.
+
+    Attributes:
+        op: "aten.gelu.default".
+        count: how often it occurs.
+        status: has a rule, decomposes into ops that have one, or neither.
+        places: "module.path (model.py:31)" of each occurrence.
+        missing: ops of its decomposition that have no rule.
+    """
+
+    op: str
+    count: int
+    status: Status
+    places: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+
+
+class UnsupportedOpsError(TpuExportError):
+    """Ops that have neither a rule nor a decomposition: all of them at once."""
+
+    code = "TPX-0201"
+
+    def __init__(self, ops: list[OpCoverage], target: Target) -> None:
+        """Name every op with its count and places."""
+        lines = []
+        for op in ops:
+            places = ", ".join(op.places[:_PLACES_SHOWN])
+            more = len(op.places) - _PLACES_SHOWN
+            via = f" through {', '.join(op.missing)}" if op.missing else ""
+            lines.append(
+                f"{op.op} x{op.count}{via} at {places}"
+                + (f" and {more} more" if more > 0 else "")
+            )
+        super().__init__(
+            f"no lowering rule for {len(ops)} op(s) on {target}: {'; '.join(lines)}",
+            hint="register a rule with @tpu_export.lowers(torch.ops…) in your model "
+            "file, or replace the op; `tpu-export ops MODEL` lists all ops",
+        )
+        self.ops = ops
+
+
+def coverage(
+    program: ExportedProgram, target: Target = "xla", model_file: Path | None = None
+) -> list[OpCoverage]:
+    """Return every op of the program, most frequent first."""
+    return _coverage(functionalize(program).program.graph_module, target, model_file)
+
+
+def check_coverage(
+    module: GraphModule, target: Target, model_file: Path | None = None
+) -> None:
+    """Raise UnsupportedOpsError unless every op of the graph can be lowered."""
+    missing = [
+        op for op in _coverage(module, target, model_file) if op.status == "unsupported"
+    ]
+    if missing:
+        raise UnsupportedOpsError(missing, target)
+
+
+def _coverage(
+    module: GraphModule, target: Target, model_file: Path | None
+) -> list[OpCoverage]:
+    nodes: dict[Any, list[Node]] = {}
+    for node in _calls(module):
+        nodes.setdefault(node.target, []).append(node)
+    interpreter = Interpreter(target)
+    found = []
+    for op, places in nodes.items():
+        status, missing = _status(interpreter, places)
+        found.append(
+            OpCoverage(
+                op=str(op),
+                count=len(places),
+                status=status,
+                places=tuple(
+                    f"{module_path(n) or 'the root'} ({source_line(n, model_file)})"
+                    for n in places
+                ),
+                missing=missing,
+            )
+        )
+    return sorted(found, key=lambda c: (-c.count, c.op))
+
+
+def _calls(module: GraphModule) -> Iterator[Node]:
+    for part in module.modules():
+        if isinstance(part, GraphModule):
+            for node in part.graph.nodes:
+                if node.target not in FACTS and isinstance(
+                    node.target, OpOverload | HigherOrderOperator
+                ):
+                    yield node
+
+
+def _status(
+    interpreter: Interpreter, nodes: list[Node]
+) -> tuple[Status, tuple[str, ...]]:
+    if interpreter.rule(nodes[0].target) is not None:
+        return "rule", ()
+    missing: Counter[str] = Counter()
+    for node in nodes:
+        found = decompose(node, registered_ops())
+        if found is None:
+            return "unsupported", ()
+        missing.update(
+            str(inner.target)
+            for inner in _calls(found.graph)
+            if interpreter.rule(inner.target) is None
+        )
+    return ("unsupported", tuple(sorted(missing))) if missing else ("decomposed", ())

@@ -1,0 +1,225 @@
+"""Split a traced function into prepare(weights), run once, and main, run at each call.
+
+Work that depends only on weights moves to prepare, as long as that does not cost memory:
+  bytes(what prepare gives and main keeps) <= (1 + slack) * bytes(weights),
+each hoisted value paid by weights that main then no longer reads, or from the common slack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+
+Atom: TypeAlias = Any
+_CALLS = frozenset({"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call"})
+# A value that differs from its operand in rank only is made anew for free at each call;
+# stored, it would have a padded layout of its own on TPU (5-8 % of the cycles of a Llama).
+_FREE = frozenset({"broadcast_in_dim", "reshape", "squeeze", "expand_dims"})
+SLACK = 1 / 16
+
+
+@dataclass(frozen=True)
+class Split:
+    """A function in two: main(*boundary, *inputs), boundary from prepare or untouched.
+
+    Attributes:
+        prepare: weights -> computed boundary values; None when nothing is hoisted.
+        main: boundary values, then the other inputs.
+        boundary: per leading argument of main: the index of an untouched weight, or None
+            for the next result of prepare.
+        weights: indices of the weights that prepare takes.
+    """
+
+    prepare: ClosedJaxpr | None
+    main: ClosedJaxpr
+    boundary: tuple[int | None, ...]
+    weights: tuple[int, ...]
+
+
+def split(closed: ClosedJaxpr, n_weights: int, slack: float = SLACK) -> Split:
+    """Split a jaxpr whose first `n_weights` inputs are weights."""
+    jaxpr = closed.jaxpr
+    flat = _flatten(jaxpr)
+    weights = jaxpr.invars[:n_weights]
+    known = _Known.of(flat, weights, jaxpr.constvars)
+    hoisted = _affordable(known, weights, slack)
+    main = [e for n, e in enumerate(known.equations) if n not in hoisted]
+    made = {v for n in hoisted for v in known.equations[n].outvars} | set(weights)
+    read = [v for e in main for v in e.invars] + known.results
+    boundary: list[Any] = [v for v in dict.fromkeys(read) if _is_var(v) and v in made]
+    index = {v: i for i, v in enumerate(weights)}
+    computed = [v for v in boundary if v not in index]
+    prepare, used = _prepare(known, computed, weights, closed)
+    new_main = Jaxpr(
+        jaxpr.constvars,
+        [*boundary, *jaxpr.invars[n_weights:]],
+        known.results,
+        main,
+    )
+    return Split(
+        prepare,
+        ClosedJaxpr(new_main, closed.consts),
+        tuple(index.get(v) for v in boundary),
+        tuple(index[v] for v in used),
+    )
+
+
+@dataclass
+class _Flat:
+    equations: list[JaxprEqn]
+    results: list[Atom]
+
+
+def _flatten(jaxpr: Jaxpr) -> _Flat:
+    """Inline calls. Variables are made anew: JAX shares inner jaxprs between calls."""
+    equations: list[JaxprEqn] = []
+
+    def inline(body: Sequence[JaxprEqn], names: dict[Var, Atom]) -> None:
+        for eqn in body:
+            operands = [_renamed(v, names) for v in eqn.invars]
+            inner: Any = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
+            if _is_call(eqn, inner):
+                local = dict(zip(inner.jaxpr.invars, operands, strict=True))
+                inline(inner.jaxpr.eqns, local)
+                outs = [_renamed(v, local) for v in inner.jaxpr.outvars]
+                names.update(zip(eqn.outvars, outs, strict=True))
+            else:
+                fresh = [Var(v.aval) for v in eqn.outvars]
+                names.update(zip(eqn.outvars, fresh, strict=True))
+                equations.append(eqn.replace(invars=operands, outvars=fresh))
+
+    names: dict[Var, Atom] = {}
+    inline(jaxpr.eqns, names)
+    results = [_renamed(v, names) for v in jaxpr.outvars]
+    return _Flat(_alive(equations, results), results)
+
+
+def _alive(equations: list[JaxprEqn], results: Sequence[Atom]) -> list[JaxprEqn]:
+    """Drop what nothing reads."""
+    read = set(filter(_is_var, results))
+    kept = []
+    for eqn in reversed(equations):
+        if eqn.effects or read.intersection(eqn.outvars):
+            kept.append(eqn)
+            read.update(filter(_is_var, eqn.invars))
+    return kept[::-1]
+
+
+def _is_call(eqn: JaxprEqn, inner: Any) -> bool:
+    return (
+        eqn.primitive.name in _CALLS
+        and isinstance(inner, ClosedJaxpr)
+        and not eqn.effects
+        and not inner.consts
+    )
+
+
+def _renamed(v: Atom, names: Mapping[Var, Atom]) -> Atom:
+    return names.get(v, v) if _is_var(v) else v
+
+
+def _is_var(v: Atom) -> bool:
+    return not isinstance(v, Literal)
+
+
+@dataclass
+class _Known:
+    """Equations with weight-only ones found, and equal ones among them merged."""
+
+    equations: list[JaxprEqn] = field(default_factory=list)
+    results: list[Atom] = field(default_factory=list)
+    candidates: set[int] = field(default_factory=set)
+    leaves: dict[Var, frozenset[Var]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, flat: _Flat, weights: Sequence[Var], constants: Sequence[Var]
+    ) -> _Known:
+        self = cls()
+        self.leaves = {v: frozenset({v}) for v in weights}
+        self.leaves |= dict.fromkeys(constants, frozenset())
+        names: dict[Var, Atom] = {}
+        seen: dict[object, Sequence[Var]] = {}
+        for eqn in flat.equations:
+            renamed = eqn.replace(invars=[_renamed(v, names) for v in eqn.invars])
+            operands = [v for v in renamed.invars if _is_var(v)]
+            if not eqn.effects and all(v in self.leaves for v in operands):
+                key = _key(renamed)
+                if key in seen:
+                    names.update(zip(eqn.outvars, seen[key], strict=True))
+                    continue
+                seen[key] = eqn.outvars
+                leaves = frozenset().union(*(self.leaves[v] for v in operands))
+                self.leaves |= dict.fromkeys(eqn.outvars, leaves)
+                if leaves:  # iota and other constants are cheaper in main
+                    self.candidates.add(len(self.equations))
+            self.equations.append(renamed)
+        self.results = [_renamed(v, names) for v in flat.results]
+        return self
+
+
+def _key(eqn: JaxprEqn) -> object:
+    operands = tuple(
+        v if isinstance(v, Var) else (str(v.val), str(v.aval)) for v in eqn.invars
+    )
+    return (eqn.primitive.name, operands, str(eqn.params))
+
+
+def _affordable(known: _Known, weights: Sequence[Var], slack: float) -> set[int]:
+    """Return the equations to hoist: drop what cannot be paid, until all can."""
+    rank = {w: i for i, w in enumerate(weights)}
+    hoisted = set(known.candidates)
+    total = sum(_bytes(w) for w in weights)
+    while True:
+        needed = {v for v in known.results if _is_var(v)}
+        for n, eqn in enumerate(known.equations):
+            if n not in hoisted:
+                needed.update(filter(_is_var, eqn.invars))
+        credit = {w: _bytes(w) for w in weights if w not in needed}
+        pool = slack * total
+        dropped = False
+        for n in sorted(hoisted, reverse=True):
+            eqn = known.equations[n]
+            kept = [v for v in eqn.outvars if v in needed]
+            cost = sum(_bytes(v) for v in kept)
+            for leaf in sorted(known.leaves[eqn.outvars[0]], key=rank.__getitem__):
+                paid = min(cost, credit.get(leaf, 0))
+                cost -= paid
+                if paid:
+                    credit[leaf] -= paid
+            if cost > pool or (kept and eqn.primitive.name in _FREE):
+                hoisted.discard(n)
+                needed.update(filter(_is_var, eqn.invars))
+                dropped = True
+            else:
+                pool -= cost
+        if not dropped:
+            return hoisted
+
+
+def _bytes(v: Var) -> float:
+    aval: Any = v.aval
+    if not all(isinstance(size, int) for size in aval.shape):
+        return math.inf
+    return float(math.prod(aval.shape) * aval.dtype.itemsize)
+
+
+def _prepare(
+    known: _Known, computed: list[Var], weights: Sequence[Var], closed: ClosedJaxpr
+) -> tuple[ClosedJaxpr | None, list[Var]]:
+    """Return the program for the computed values, and the weights it takes."""
+    if not computed:
+        return None, []
+    wanted: set[Var] = set(computed)
+    body: list[JaxprEqn] = []
+    for eqn in reversed(known.equations):
+        if wanted.intersection(eqn.outvars):
+            body.append(eqn)
+            wanted.update(v for v in eqn.invars if isinstance(v, Var))
+    used = [w for w in weights if w in wanted]
+    jaxpr = Jaxpr(closed.jaxpr.constvars, used, computed, body[::-1])
+    return ClosedJaxpr(jaxpr, closed.consts), used

@@ -1,0 +1,213 @@
+"""Run an exported graph node by node on JAX arrays, traced or concrete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from tpu_export.converters.stablehlo import context
+from tpu_export.converters.stablehlo.decompose import decompose
+from tpu_export.converters.stablehlo.functional import functional_twin, is_in_place
+from tpu_export.converters.stablehlo.location import scope
+from tpu_export.converters.stablehlo.operands import DTYPES
+from tpu_export.converters.stablehlo.registry import (
+    Rule,
+    Target,
+    find_rule,
+    registered_ops,
+)
+from tpu_export.converters.stablehlo.shapes import PYTHON_OPS
+from tpu_export.runtime.errors import TpuExportError
+
+aten = torch.ops.aten
+
+# They carry facts for torch, not work: lowering proves shapes itself.
+FACTS = frozenset(
+    op
+    for name in (
+        "_assert_tensor_metadata",
+        "_assert_scalar",
+        "_assert_async",
+        "sym_constrain_range",
+        "sym_constrain_range_for_size",
+    )
+    for packet in [getattr(aten, name)]
+    for overload in packet.overloads()
+    for op in [getattr(packet, overload)]
+)
+
+
+class LoweringBugError(TpuExportError):
+    """A rule gave another shape or dtype than torch says."""
+
+    code = "TPX-0202"
+
+
+class RuleFailedError(TpuExportError):
+    """A rule raised."""
+
+    code = "TPX-0204"
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """Interprets graphs for one target.
+
+    Attributes:
+        target: which rules apply.
+        model_file: source lines are relative to its folder.
+        same: node -> the node whose tensor it is (functional.py).
+    """
+
+    target: Target
+    model_file: Path | None = None
+    same: Mapping[Node, Node] = field(default_factory=dict)
+
+    def run(
+        self, module: GraphModule, inputs: Sequence[Any]
+    ) -> tuple[Any, dict[Node, Any]]:
+        """Return the graph's output, and the final value of every node.
+
+        Args:
+            module: the graph and its attributes.
+            inputs: a value for each placeholder, in order.
+        """
+        values: dict[Node, Any] = {}
+        feed = iter(inputs)
+        for node in module.graph.nodes:
+            match node.op:
+                case "placeholder":
+                    values[node] = next(feed)
+                case "get_attr":
+                    values[node] = self._attribute(module, str(node.target))
+                case "output":
+                    return self._look(node.args[0], values), values
+                case _:
+                    self._call(node, values)
+        message = "a graph without an output"
+        raise AssertionError(message)
+
+    def _look(self, arguments: Any, values: Mapping[Node, Any]) -> Any:
+        return torch.fx.node.map_arg(arguments, lambda n: values[self.same.get(n, n)])
+
+    def _attribute(self, module: GraphModule, name: str) -> Any:
+        value: Any = module
+        for part in name.split("."):
+            value = getattr(value, part)
+        if isinstance(value, GraphModule):
+            return self.subgraph(value)
+        if isinstance(value, torch.Tensor):
+            return constant(value)
+        return value
+
+    def subgraph(self, module: GraphModule) -> Callable[..., Any]:
+        """Return a graph as a function of arrays."""
+        return lambda *inputs: self.run(module, inputs)[0]
+
+    def _call(self, node: Node, values: dict[Node, Any]) -> None:
+        if node.target in FACTS:
+            return
+        args, kwargs = self._look((node.args, node.kwargs), values)
+        if not isinstance(node.target, OpOverload | HigherOrderOperator):
+            values[node] = self._python(node.target)(*args, **kwargs)
+            return
+        place = scope(node, self.model_file)
+        context.current().scope = place
+        with jax.named_scope(place):
+            result = self._result(node, args, kwargs)
+        if is_in_place(node.target):
+            owner = self.same[node]
+            result = jnp.asarray(result, values[owner].dtype)
+            values[owner] = result
+        else:
+            values[node] = result
+        _check(node, result, place)
+
+    def _python(self, function: Any) -> Callable[..., Any]:
+        return PYTHON_OPS.get(function, function)
+
+    def _result(self, node: Node, args: Any, kwargs: Any) -> Any:
+        rule = self.rule(node.target)
+        if rule is None:
+            return self._decomposed(node, args, kwargs)
+        try:
+            return rule(*args, **kwargs)
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise RuleFailedError(
+                f"the rule for {node.target} failed at "
+                f"{scope(node, self.model_file)}: {_first_line(error)}",
+                hint="this is a fault of tpu-export: please report it with the model; "
+                "a rule of your own (tpu_export.lowers) can stand in",
+            ) from error
+
+    def rule(self, op: Any) -> Rule | None:
+        """Return the rule for an op; in-place ops use their functional twin's."""
+        rule = find_rule(op, self.target)
+        if rule is None and is_in_place(op):
+            twin = functional_twin(op)
+            return find_rule(twin, self.target) if twin is not None else None
+        return rule
+
+    def _decomposed(self, node: Node, args: Any, kwargs: Any) -> Any:
+        found = decompose(node, registered_ops())
+        assert found is not None, f"{node.target} passed the coverage check"
+        leaves = pytree.tree_leaves((args, kwargs))
+        inner = Interpreter(self.target, self.model_file)
+        with_scope = context.current().scope
+        output, _ = inner.run(found.graph, [leaves[i] for i in found.positions])
+        context.current().scope = with_scope
+        return output
+
+
+def constant(tensor: torch.Tensor) -> jax.Array:
+    """Return a small constant of a graph as an array."""
+    dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    dtype = DTYPES[tensor.dtype]
+    if dtype.type.__module__ != "numpy":
+        return jnp.asarray(
+            dense.view(torch.int16 if dtype.itemsize == 2 else torch.uint8)
+            .numpy()
+            .view(dtype)
+        )
+    return jnp.asarray(np.array(dense.numpy()))
+
+
+def _check(node: Node, result: Any, place: str) -> None:
+    """Compare shape and dtype with what torch recorded."""
+    expected = node.meta.get("val")
+    pairs = (
+        [(expected, result)]
+        if isinstance(expected, torch.Tensor)
+        else list(zip(expected, result, strict=False))
+        if isinstance(expected, tuple | list) and isinstance(result, tuple | list)
+        else []
+    )
+    for want, got in pairs:
+        if not isinstance(want, torch.Tensor) or got is None:
+            continue
+        shape = tuple(getattr(got, "shape", ()))
+        same = len(shape) == want.dim() and all(
+            a == b
+            for a, b in zip(shape, want.shape, strict=True)
+            if isinstance(a, int) and isinstance(b, int)
+        )
+        if not same or got.dtype != DTYPES[want.dtype]:
+            raise LoweringBugError(
+                f"the rule for {node.target} gave {got.dtype}{list(shape)} where torch "
+                f"has {want.dtype}{list(want.shape)}, at {place}",
+                hint="this is a fault of tpu-export: please report it with the model",
+            )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else repr(error)

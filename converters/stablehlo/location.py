@@ -1,0 +1,46 @@
+"""Where a node comes from: module path, ATen op, the user's file and line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_LIBRARY = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/torch/nn/",
+    "/torch/_",
+    "<eval_with_key>",
+)
+
+
+def module_path(node: torch.fx.Node) -> str:
+    """Return the dotted path of the innermost module, "" for the root."""
+    stack = node.meta.get("nn_module_stack") or {}
+    path = next(reversed(stack.values()))[0] if stack else ""
+    return re.sub(r"^L\['self'\]\.?|^L__self__\.?", "", str(path)).split("@")[0]
+
+
+def source_line(node: torch.fx.Node, model_file: Path | None = None) -> str:
+    """Return "model.py:31": the innermost frame of the user's own code, "?:0" if unknown.
+
+    The path is relative to the model file's folder when it lies there, else a base name, so
+    that no path of the build host gets into an artifact.
+    """
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [f for f in frames if not any(part in f[0] for part in _LIBRARY)]
+    if not own and not frames:
+        return "?:0"
+    file, line = (own or frames)[-1]
+    path = Path(file)
+    if model_file is not None and path.is_relative_to(model_file.parent):
+        return f"{path.relative_to(model_file.parent).as_posix()}:{line}"
+    return f"{path.name}:{line}"
+
+
+def scope(node: torch.fx.Node, model_file: Path | None = None) -> str:
+    """Return the scope that every StableHLO op of the node carries."""
+    return f"{module_path(node)}/{node.target}/{source_line(node, model_file)}"

@@ -1,0 +1,248 @@
+"""An exported program as portable StableHLO: main, prepare, and the weights they take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import torch
+from jax import export
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from torch.export import ExportedProgram
+
+from tpu_export.converters.stablehlo import context
+from tpu_export.converters.stablehlo.bindings import Bindings, bind
+from tpu_export.converters.stablehlo.coverage import check_coverage
+from tpu_export.converters.stablehlo.hoist import Split, split
+from tpu_export.converters.stablehlo.interpreter import Interpreter
+from tpu_export.converters.stablehlo.operands import DTYPES
+from tpu_export.converters.stablehlo.program import LoweredProgram
+from tpu_export.converters.stablehlo.registry import Target
+from tpu_export.converters.stablehlo.shapes import input_shapes
+from tpu_export.runtime.signature import (
+    FunctionSpec,
+    LoweredFunction,
+    Signature,
+    Slot,
+    TensorSpec,
+)
+
+RNG = TensorSpec("rng", (2,), "uint32")
+PLATFORMS = {"": "tpu", "cpu": "cpu"}
+
+
+def lower(
+    program: ExportedProgram,
+    signature: Signature,
+    symbol_names: Mapping[str, str],
+    *,
+    target: Target = "xla",
+    model_file: Path | None = None,
+) -> LoweredProgram:
+    """Lower one signature.
+
+    Args:
+        program: of torch.export, fresh or loaded from a .pt2.
+        signature: its names, shapes and structure.
+        symbol_names: torch's symbol -> the dimension's name in the signature.
+        target: "xla" (TPU and CPU) or "litert".
+        model_file: source lines are given relative to its folder.
+
+    Raises:
+        UnsupportedOpsError: ops without a rule or a decomposition, all at once.
+        LoweringBugError: a rule gave another shape or dtype than torch says.
+    """
+    bound = bind(program, signature)
+    check_coverage(bound.program.graph_module, target, model_file)
+    traced = _trace(bound, signature, target, model_file)
+    parts = split(traced.jaxpr, len(bound.weights))
+    spec, prepare_spec = _specs(parts, traced)
+    main = LoweredFunction(spec, _modules(parts.main, traced.target))
+    prepare = None
+    if parts.prepare is not None and prepare_spec is not None:
+        modules = _modules(parts.prepare, traced.target)
+        prepare = LoweredFunction(prepare_spec, modules)
+    return LoweredProgram(
+        signature=traced.signature,
+        target=target,
+        main=main,
+        prepare=prepare,
+        weights=_weights(bound, spec, prepare_spec, traced.signature),
+    )
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """The whole signature as one jaxpr: weights, state, inputs -> outputs, state, inputs."""
+
+    jaxpr: ClosedJaxpr
+    signature: Signature
+    target: Target
+    weights: tuple[Slot, ...]
+    rest: tuple[Slot, ...]
+    results: tuple[Slot, ...]
+
+
+def _trace(
+    bound: Bindings, signature: Signature, target: Target, model_file: Path | None
+) -> _Traced:
+    inputs = input_shapes(signature.inputs, signature.dims)
+    weights = [_shape(tensor) for tensor in bound.weights.values()]
+    state = [_shape(tensor) for tensor in bound.state.values()]
+    drew = False
+
+    def function(*arrays: Any) -> tuple[Any, ...]:
+        nonlocal drew
+        n, m = len(weights), len(weights) + len(state)
+        key = arrays[m]
+        with context.lowering(context.LoweringContext(target, key)) as current:
+            interpreter = Interpreter(target, model_file, bound.same)
+            results = bound.results(
+                interpreter, arrays[:n], arrays[n:m], arrays[m + 1 :]
+            )
+            drew = current.drew
+            return (*results, current.key)
+
+    with jax.enable_x64(True), _no_tracebacks():
+        key = jax.ShapeDtypeStruct((2,), jnp.uint32)
+        jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(
+            *weights, *state, key, *inputs
+        )
+    slots = list(bound.state_specs)
+    signature = replace(
+        signature,
+        state=(*slots, RNG) if drew else tuple(slots),
+        mutated_inputs=bound.mutated_inputs,
+    )
+    return _assemble(jaxpr, shapes, bound, signature, target, inputs, drew)
+
+
+def _assemble(
+    jaxpr: ClosedJaxpr,
+    shapes: Sequence[Any],
+    bound: Bindings,
+    signature: Signature,
+    target: Target,
+    inputs: Sequence[Any],
+    drew: bool,
+) -> _Traced:
+    """Put the random key where state slots end, or drop it when nothing was drawn."""
+    n_outputs, n_state = len(signature.outputs), len(bound.state)
+    position = len(bound.weights) + n_state
+    invars, outvars = list(jaxpr.jaxpr.invars), list(jaxpr.jaxpr.outvars)
+    key_out = outvars.pop()
+    shapes = list(shapes[:-1])
+    if drew:
+        outvars.insert(n_outputs + n_state, key_out)
+        shapes.insert(n_outputs + n_state, jax.ShapeDtypeStruct((2,), jnp.uint32))
+    else:
+        invars.pop(position)
+    closed = ClosedJaxpr(
+        jaxpr.jaxpr.replace(invars=invars, outvars=outvars, debug_info=None),
+        jaxpr.consts,
+    )
+    specs = signature.state
+    results = [
+        *(("output", s.name) for s in signature.outputs),
+        *(("state", s.name) for s in specs),
+        *(("input", name) for name in signature.mutated_inputs),
+    ]
+    return _Traced(
+        jaxpr=closed,
+        signature=signature,
+        target=target,
+        weights=tuple(_slot("weight", n, _shape(t)) for n, t in bound.weights.items()),
+        rest=(
+            *(Slot("state", s.name, s.shape, s.dtype) for s in specs),
+            *(
+                _slot("input", s.name, shape)
+                for s, shape in zip(signature.inputs, inputs, strict=True)
+            ),
+        ),
+        results=tuple(
+            _slot(kind, name, shape)
+            for (kind, name), shape in zip(results, shapes, strict=True)
+        ),
+    )
+
+
+def _specs(parts: Split, traced: _Traced) -> tuple[FunctionSpec, FunctionSpec | None]:
+    prepared = []
+    if parts.prepare is not None:
+        prepared = [
+            _slot("prepared", f"p{i}", v.aval)
+            for i, v in enumerate(parts.prepare.jaxpr.outvars)
+        ]
+    fresh = iter(prepared)
+    leading = [
+        traced.weights[i] if i is not None else next(fresh) for i in parts.boundary
+    ]
+    main = FunctionSpec((*leading, *traced.rest), traced.results)
+    if parts.prepare is None:
+        return main, None
+    raw = tuple(traced.weights[i] for i in parts.weights)
+    return main, FunctionSpec(raw, tuple(prepared))
+
+
+def _modules(closed: ClosedJaxpr, target: Target) -> dict[str, bytes]:
+    """Export for TPU, and for CPU where JAX lowers something differently there."""
+    modules: dict[str, bytes] = {}
+    platforms = PLATFORMS if target == "xla" else {"": "cpu"}
+    for variant, platform in platforms.items():
+        module = _export(closed, platform)
+        if variant == "" or module != modules[""]:
+            modules[variant] = module
+    return modules
+
+
+def _export(closed: ClosedJaxpr, platform: str) -> bytes:
+    function = jaxpr_as_fun(closed)
+
+    def main(*arrays: Any) -> tuple[Any, ...]:
+        return tuple(function(*arrays))
+
+    shapes = [
+        jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars
+    ]
+    with jax.enable_x64(True), _no_tracebacks():
+        jitted = jax.jit(main, keep_unused=True)
+        exported = export.export(jitted, platforms=(platform,))(*shapes)
+    return bytes(exported.mlir_module_serialized)
+
+
+def _no_tracebacks() -> Any:
+    """Keep paths of this host out of the program: its bytes depend on the model alone."""
+    from jax._src.config import traceback_in_locations_limit
+
+    return traceback_in_locations_limit(0)
+
+
+def _weights(
+    bound: Bindings,
+    main: FunctionSpec,
+    prepare: FunctionSpec | None,
+    signature: Signature,
+) -> dict[str, torch.Tensor]:
+    taken = [*main.arguments, *(prepare.arguments if prepare else ())]
+    names = {slot.name for slot in taken if slot.kind == "weight"}
+    weights = {n: t for n, t in bound.weights.items() if n in names}
+    weights |= bound.state
+    if (
+        any(slot.name == RNG.name for slot in signature.state)
+        and RNG.name not in weights
+    ):
+        weights[RNG.name] = torch.zeros(2, dtype=torch.uint32)
+    return weights
+
+
+def _shape(tensor: torch.Tensor) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(tuple(tensor.shape), DTYPES[tensor.dtype])
+
+
+def _slot(kind: Any, name: str, array: Any) -> Slot:
+    shape = tuple(d if isinstance(d, int) else str(d) for d in array.shape)
+    return Slot(kind, name, shape, jnp.dtype(array.dtype).name)
