@@ -119,7 +119,8 @@ class Interpreter:
             return
         args, kwargs = self._look((node.args, node.kwargs), values)
         if not isinstance(node.target, OpOverload | HigherOrderOperator):
-            values[node] = self._python(node.target)(*args, **kwargs)
+            python: Any = PYTHON_OPS.get(node.target, node.target)
+            values[node] = python(*args, **kwargs)
             return
         place = scope(node, self.model_file)
         context.current().scope = place
@@ -132,9 +133,6 @@ class Interpreter:
         else:
             values[node] = result
         _check(node, result, place)
-
-    def _python(self, function: Any) -> Callable[..., Any]:
-        return PYTHON_OPS.get(function, function)
 
     def _result(self, node: Node, args: Any, kwargs: Any) -> Any:
         rule = self.rule(node.target)

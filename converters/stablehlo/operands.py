@@ -78,6 +78,7 @@ def _promote(probes: Sequence[torch.Tensor | Number]) -> torch.dtype:
             else 2
         )
 
+    first: Any
     first, *rest = sorted(probes, key=priority)
     if not rest:
         return first.dtype if isinstance(first, torch.Tensor) else torch_dtype(first)
@@ -85,7 +86,7 @@ def _promote(probes: Sequence[torch.Tensor | Number]) -> torch.dtype:
         dtype = torch.result_type(first, other)
         shape = (1,) if isinstance(first, torch.Tensor) and first.ndim else ()
         first = torch.empty(shape, dtype=dtype, device="meta")
-    return first.dtype
+    return torch_dtype(first) if not isinstance(first, torch.Tensor) else first.dtype
 
 
 def promote(*operands: Operand) -> tuple[Array, ...]:
