@@ -5,8 +5,8 @@ It lives in parity because nothing gets its final name before the proof.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,10 @@ from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.progress import Progress, Stages
 from tpu_export.exporter.sources import Source
 from tpu_export.exporter.stages import DEFAULT_TOPOLOGIES
+from tpu_export.parity.job import Job
 from tpu_export.parity.report import ParityReport
-from tpu_export.parity.samples import Samples
 from tpu_export.parity.targets import WRITERS, UnknownTargetError
 from tpu_export.runtime.errors import TpuExportError
-
-Signatures = Mapping[str, Captured]
 
 
 class ParityFailedError(TpuExportError):
@@ -76,21 +74,6 @@ class ExportResult:
         return plain
 
 
-@dataclass(frozen=True)
-class Job:
-    """What to export and how; `export` and the command line fill it."""
-
-    signatures: Signatures
-    output: Path
-    target: str = "cloud-tpu"
-    topologies: Sequence[str] = DEFAULT_TOPOLOGIES
-    parity: bool = True
-    tolerance: float | None = None
-    seed: int = 1
-    second_inputs: Callable[[Captured, int], Any] | None = None
-    stages: Stages = field(default_factory=Stages)
-
-
 def export(
     model: Any,
     args: tuple[Any, ...] = (),
@@ -144,17 +127,16 @@ def export(
 
 def run(job: Job) -> ExportResult:
     """Run a job whose signatures are captured already."""
-    samples = Samples(job.seed, job.second_inputs) if job.parity else None
     with WRITERS[job.target](job) as pending:
         report = None
-        if samples is not None:
+        if job.parity:
             with job.stages.stage("parity") as words:
-                rows = pending.prove(samples)
+                rows = pending.prove()
                 report = ParityReport(tuple(rows))
                 words.append(f"{len(rows)} comparisons")
             if not report.passed:
                 raise ParityFailedError(report)
-        output = pending.commit(report)
+        output = pending.commit()
     return ExportResult(
         output=output,
         target=job.target,

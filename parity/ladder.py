@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from tpu_export.exporter.capture import Captured
-from tpu_export.parity.eager import Array, Run, Sample, run_eager
+from tpu_export.parity.eager import Array, Run, Sample
 from tpu_export.parity.metrics import difference
-from tpu_export.parity.report import ParityReport as ParityReport
 from tpu_export.parity.report import ParityRow
 from tpu_export.runtime.signature import Signature
 
@@ -27,7 +26,6 @@ class Rung(Protocol):
 
 
 def compare_rung(
-    captured: Captured,
     signature: Signature,
     reference: Run,
     rung: Rung,
@@ -55,20 +53,6 @@ def compare_rung(
     for name, expected in reference.state.items():
         add(f"state.{name}", "after all calls", run.state[name], expected)
     return [_random(row) for row in rows] if random else rows
-
-
-def reference_run(
-    captured: Captured, state: Mapping[str, object], samples: Sequence[Sample]
-) -> Run:
-    """Run torch eager on the samples. The random seed is no state of torch's."""
-    import torch
-
-    own = {
-        name: tensor
-        for name, tensor in state.items()
-        if name != RNG and isinstance(tensor, torch.Tensor)
-    }
-    return run_eager(captured, own, samples)
 
 
 def _row(
@@ -99,8 +83,6 @@ def _row(
 
 def _random(row: ParityRow) -> ParityRow:
     """Torch's random stream is its own: only shape and dtype can be compared."""
-    from dataclasses import replace
-
     if row.passed or "shape" in row.note or "dtype" in row.note:
         return row
     return replace(row, passed=None, note="the model draws random numbers")

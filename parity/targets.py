@@ -1,0 +1,95 @@
+"""What an export can make: each target writes a pending result, proves it, commits it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tpu_export.exporter.save import save
+from tpu_export.exporter.stages import compile_signatures, lower
+from tpu_export.parity.job import Job, Pending
+from tpu_export.parity.litert import tflite
+from tpu_export.parity.references import Reference, compare, golden, references
+from tpu_export.parity.report import ParityRow
+from tpu_export.parity.rungs import ProgramRung
+from tpu_export.parity.samples import Samples
+from tpu_export.runtime.artifact import ArtifactWriter, unpack
+from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.program import load
+
+# An artifact is at most 1 % larger than its weights and executables: golden arrays may
+# take a part of that, or these few bytes.
+GOLDEN_BYTES = 64 * 1024
+GOLDEN_SHARE = 200
+
+
+class UnknownTargetError(TpuExportError):
+    """A target that this version does not make."""
+
+    code = "TPX-0702"
+
+    def __init__(self, target: str) -> None:
+        """Name the target and those there are."""
+        super().__init__(
+            f"unknown target {target!r}", hint=f"targets are {', '.join(WRITERS)}"
+        )
+
+
+@dataclass
+class _PendingArtifact:
+    writer: ArtifactWriter
+    job: Job
+    known: Sequence[Reference]
+    estimates: list[dict[str, object]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def prove(self) -> list[ParityRow]:
+        """Load the file as a serving process does, on the CPU, and compare."""
+        with load(self.writer.path, device="cpu") as program:
+            self.notes += [f"{n}: {o}" for n, o in program.origin.items()]
+            return compare(self.known, ProgramRung(program), self.job.tolerance)
+
+    def commit(self) -> Path:
+        """Give the file, or the folder made from it, its final name."""
+        if self.job.target == "stablehlo":
+            return unpack(self.writer.path, self.job.output)
+        self.writer.commit()
+        return self.job.output
+
+
+@contextmanager
+def tpuexe(job: Job) -> Iterator[Pending]:
+    """Write a .tpuexe: portable programs, weights, executables."""
+    stage = job.stages.stage
+    topologies = () if job.target == "stablehlo" else job.topologies
+    with stage("lower"):
+        lowered = {name: lower(c) for name, c in job.signatures.items()}
+    programs = {name: low.program for name, low in lowered.items()}
+    with stage("compile", ", ".join([*topologies, "cpu"])):
+        compiled = compile_signatures(lowered, topologies)
+    known: Sequence[Reference] = ()
+    if job.parity:
+        with stage("eager"):
+            samples = Samples(job.seed, job.second_inputs)
+            known = references(job.signatures, programs, samples)
+    weights = sum(t.nbytes for p in programs.values() for t in p.weights.values())
+    kept = golden(known, max(GOLDEN_BYTES, weights // GOLDEN_SHARE))
+    with ExitStack() as stack:
+        with stage("write", str(job.output)):
+            writing = save(job.output, programs, compiled.targets, kept)
+            writer = stack.enter_context(writing)
+        estimates = [
+            {"signature": name, **report.summary()}
+            for name, reports in compiled.report.items()
+            for report in reports.values()
+        ]
+        yield _PendingArtifact(writer, job, known, estimates)
+
+
+WRITERS: dict[str, Callable[[Job], AbstractContextManager[Pending]]] = {
+    "cloud-tpu": tpuexe,
+    "litert": tflite,
+    "stablehlo": tpuexe,
+}
