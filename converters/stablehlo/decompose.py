@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +102,7 @@ def _trace(
 ) -> torch.fx.GraphModule:
     tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     mode = detect_fake_mode(tensors) or FakeTensorMode()
-    with torch.no_grad(), mode, torch.backends.mkldnn.flags(enabled=False):
+    with torch.no_grad(), mode, _plain_kernels():
         graph = make_fx(call, decomposition_table=dict(table), tracing_mode="real")(
             *inputs
         )
@@ -109,6 +111,15 @@ def _trace(
             graph = make_fx(functional, tracing_mode="real")(*inputs)
     graph.graph.eliminate_dead_code()
     return graph
+
+
+@contextmanager
+def _plain_kernels() -> Iterator[None]:
+    """Keep composite ops from choosing kernels of this host's math library."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TF32 acceleration")
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
 
 
 def _mutates(graph: torch.fx.GraphModule) -> bool:
