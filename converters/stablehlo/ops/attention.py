@@ -1,0 +1,184 @@
+"""Scaled dot-product attention as two products around one softmax."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import torch
+from jax import Array, lax
+
+from tpu_export.converters.stablehlo.context import current
+from tpu_export.converters.stablehlo.operands import widen
+from tpu_export.converters.stablehlo.registry import lowers
+
+aten = torch.ops.aten
+
+# Far below any score, and finite: LiteRT keeps its fused softmax, and no row gives NaN.
+HIDDEN = -1e30
+
+
+def _grouped(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
+    """Return q as [..., kv heads, queries per kv head, L, E]; batch dims of all three agree."""
+    if k.shape[-3] != v.shape[-3]:
+        heads = max(k.shape[-3], v.shape[-3])
+        k, v = (jnp.repeat(t, heads // t.shape[-3], axis=-3) for t in (k, v))
+    heads = k.shape[-3]
+    shape = (*q.shape[:-3], heads, q.shape[-3] // heads, *q.shape[-2:])
+    return q.reshape(shape), k, v
+
+
+def _aligned(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
+    """Broadcast the batch dims of q, k and v, and give q a group of one."""
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        batch = jnp.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+        q, k, v = (jnp.broadcast_to(t, (*batch, *t.shape[-2:])) for t in (q, k, v))
+    return q[..., None, :, :], k, v
+
+
+def _contract(x: Array, y: Array, dim: int) -> Array:
+    """Contract the last axis of x [..., G, L, K] with axis `dim` of y [..., ., .]."""
+    batch = tuple(range(y.ndim - 2))
+    dims = (((x.ndim - 1,), (y.ndim + dim,)), (batch, batch))
+    return lax.dot_general(x, y, dims, preferred_element_type=widen(x).dtype)
+
+
+def _visible(q: Array, k: Array, mask: Array | None, is_causal: bool) -> Array | None:
+    """Return the mask, boolean or additive, of the scores [..., G, L, S]."""
+    if not is_causal:
+        return mask
+    shape = (q.shape[-2], k.shape[-2])
+    rows, cols = (lax.broadcasted_iota(jnp.int32, shape, d) for d in (0, 1))
+    causal = rows >= cols
+    if mask is None:
+        return causal
+    return mask & causal if mask.dtype == bool else jnp.where(causal, mask, -jnp.inf)
+
+
+def _masked_softmax(
+    scores: Array, mask: Array | None, safe: bool
+) -> tuple[Array, Array]:
+    """Return the probabilities and the log of the sum; a row with nothing visible is zero."""
+    if mask is not None:
+        scores = (
+            jnp.where(mask, scores, -jnp.inf)
+            if mask.dtype == bool
+            else scores + mask.astype(scores.dtype)
+        )
+    top = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
+    top = jnp.where(top == -jnp.inf, 0, top) if safe else top
+    exps = jnp.exp(scores - top)
+    total = jnp.sum(exps, axis=-1, keepdims=True)
+    logsumexp = (top + jnp.log(total))[..., 0]
+    return exps / (jnp.where(total == 0, 1, total) if safe else total), logsumexp
+
+
+def _clamped_softmax(scores: Array, mask: Array | None, safe: bool) -> Array:
+    """Return what _masked_softmax does, in the form that LiteRT fuses."""
+    if mask is None:
+        return _plain_softmax(scores)
+    boolean = mask.dtype == bool
+    bias = jnp.where(mask, 0, HIDDEN) if boolean else jnp.maximum(mask, HIDDEN)
+    probabilities = _plain_softmax(scores + bias.astype(scores.dtype))
+    if not safe:
+        return probabilities
+    seen = jnp.any(mask if boolean else mask > -jnp.inf, axis=-1, keepdims=True)
+    return probabilities * seen.astype(scores.dtype)
+
+
+def _plain_softmax(scores: Array) -> Array:
+    exps = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
+    return exps / jnp.sum(exps, axis=-1, keepdims=True)
+
+
+def _dropped(probabilities: Array, p: float) -> Array:
+    if p == 0:
+        return probabilities
+    keep = jax.random.bernoulli(current().next_key(), 1 - p, probabilities.shape)
+    return jnp.where(keep, probabilities / (1 - p), 0)
+
+
+def _attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    *,
+    grouped: bool = False,
+    litert: bool = False,
+) -> tuple[Array, Array]:
+    """Return the output [..., L, Ev] and the log-sum-exp [..., L] of the scores."""
+    heads = q.shape[:-2]
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    safe = mask is not None
+    mask = _visible(q, k, mask, is_causal)
+    q, k, v = _grouped(q, k, v) if grouped else _aligned(q, k, v)
+    scores = _contract(q, k, -1) * scale
+    if mask is not None and mask.ndim > 2:
+        mask = _grouped_mask(mask, scores)
+    if litert:
+        probabilities, logsumexp = _clamped_softmax(scores, mask, safe), scores[..., 0]
+    else:
+        probabilities, logsumexp = _masked_softmax(scores, mask, safe)
+    probabilities = _dropped(probabilities, dropout_p).astype(v.dtype)
+    y = _contract(probabilities, v, -2).astype(v.dtype)
+    batch = heads if grouped else y.shape[:-3]
+    return y.reshape(*batch, *y.shape[-2:]), logsumexp.reshape(*batch, y.shape[-2])
+
+
+def _grouped_mask(mask: Array, scores: Array) -> Array:
+    """Split the head axis of the mask as the scores' is; a head axis of one broadcasts."""
+    heads, group = scores.shape[-4:-2]
+    if mask.shape[-3] == 1:
+        return mask[..., None, :, :]
+    return mask.reshape(*mask.shape[:-3], heads, group, *mask.shape[-2:])
+
+
+@lowers(aten.scaled_dot_product_attention.default)
+def scaled_dot_product_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Array:
+    args = (q, k, v, attn_mask, dropout_p, is_causal, scale)
+    return _attention(*args, grouped=enable_gqa)[0]
+
+
+@lowers(aten.scaled_dot_product_attention.default, target="litert")
+def scaled_dot_product_attention_litert(
+    q: Array,
+    k: Array,
+    v: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Array:
+    args = (q, k, v, attn_mask, dropout_p, is_causal, scale)
+    return _attention(*args, grouped=enable_gqa, litert=True)[0]
+
+
+@lowers(aten._scaled_dot_product_flash_attention_for_cpu.default)
+def flash_attention_for_cpu(
+    q: Array,
+    k: Array,
+    v: Array,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Array | None = None,
+    scale: float | None = None,
+) -> tuple[Array, Array]:
+    return _attention(q, k, v, attn_mask, dropout_p, is_causal, scale)

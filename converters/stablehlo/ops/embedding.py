@@ -1,0 +1,116 @@
+"""Look-ups in tables: embeddings, bags of them, one-hot rows."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import torch
+from jax import Array, lax
+
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
+from tpu_export.converters.stablehlo.registry import lowers
+
+aten = torch.ops.aten
+
+SUM, MEAN, MAX = range(3)
+
+
+@lowers(aten.embedding.default)
+def embedding(
+    weight: Array,
+    indices: Array,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Array:
+    # torch refuses indices outside the table, so 32 bits hold them and nothing is clipped.
+    if weight.shape[0] < 2**31:
+        indices = indices.astype(jnp.int32)
+    numbers = lax.GatherDimensionNumbers((indices.ndim,), (0,), (0,))
+    return lax.gather(
+        weight,
+        indices[..., None],
+        numbers,
+        (1, weight.shape[1]),
+        mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
+
+
+@lowers(aten.one_hot.default)
+def one_hot(x: Array, num_classes: int = -1) -> Array:
+    if isinstance(num_classes, int) and num_classes < 0:
+        raise UnsupportedOptionError(
+            "one_hot takes its number of classes from the data",
+            hint="pass num_classes to torch.nn.functional.one_hot",
+        )
+    return (x[..., None] == jnp.arange(num_classes, dtype=x.dtype)).astype(jnp.int64)
+
+
+def _bag_of_each(indices: Array, offsets: Array) -> Array:
+    """Return the bag of each index: the last bag that starts at or before it."""
+    places = lax.iota(offsets.dtype, indices.shape[0])
+    return jnp.sum(offsets[None, :] <= places[:, None], axis=1, dtype=jnp.int32) - 1
+
+
+def _pooled(rows: Array, members: Array, mode: int) -> tuple[Array, Array]:
+    """Pool rows [N, D] by members [B, N]; return the bags [B, D] and their sizes [B]."""
+    counts = jnp.sum(members, axis=1, dtype=jnp.int64)
+    if mode == MAX:
+        low = jnp.where(members[:, :, None], rows[None], -jnp.inf)
+        best = jnp.max(low, axis=1, initial=-jnp.inf)
+        return jnp.where(counts[:, None] > 0, best, 0).astype(rows.dtype), counts
+    sums = jnp.matmul(
+        members.astype(rows.dtype),
+        rows,
+        precision=lax.Precision.HIGHEST,
+        preferred_element_type=jnp.promote_types(rows.dtype, jnp.float32),
+    )
+    if mode == MEAN:
+        sums = sums / jnp.maximum(counts, 1)[:, None].astype(sums.dtype)
+    return sums.astype(rows.dtype), counts
+
+
+@lowers(
+    aten._embedding_bag.default,
+    aten._embedding_bag_forward_only.default,
+    aten.embedding_bag.default,
+)
+def embedding_bag(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool = False,
+    mode: int = SUM,
+    sparse: bool = False,
+    per_sample_weights: Array | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Array, Array, Array, Array]:
+    bags = offsets.shape[0] - include_last_offset
+    bag = _bag_of_each(indices, offsets)
+    rows = embedding(weight, indices)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights[:, None].astype(rows.dtype)
+    members = bag[None, :] == lax.iota(jnp.int32, bags)[:, None]
+    if padding_idx >= 0:
+        members &= (indices != padding_idx)[None, :]
+    pooled, counts = _pooled(rows, members, mode)
+    counts = counts.astype(offsets.dtype)
+    largest = jnp.zeros((bags, weight.shape[1]) if mode == MAX else (bags,), bag.dtype)
+    return pooled, bag.astype(offsets.dtype), counts, largest.astype(offsets.dtype)
+
+
+@lowers(aten.embedding_bag.padding_idx)
+def embedding_bag_padding_idx(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Array | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> tuple[Array, Array, Array, Array]:
+    padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    flags = (scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset)
+    return embedding_bag(weight, indices, offsets, *flags, padding)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+import torch
+
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
+from tpu_export.converters.stablehlo.registry import find_rule
+
+aten = torch.ops.aten
+
+
+@pytest.fixture(autouse=True)
+def _wide():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 0), (2, 3, 4)])
+def test_embedding(compare, shape, dtype):
+    indices = torch.randint(0, 7, shape, dtype=dtype)
+    compare(aten.embedding.default, torch.randn(7, 5), indices)
+    compare(aten.embedding.default, torch.randn(7, 5).bfloat16(), indices, 2)
+
+
+BAGS = [
+    ([0, 3, 5], False),
+    ([0, 3, 3, 8], False),  # an empty bag, and one at the end
+    ([0, 0, 2], False),
+    ([0, 3, 8], True),
+]
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize(("offsets", "last"), BAGS)
+@pytest.mark.parametrize("padding_idx", [-1, 2])
+def test_embedding_bag(mode, offsets, last, padding_idx):
+    weight, indices = torch.randn(7, 5), torch.tensor([1, 2, 2, 6, 0, 2, 3, 4])
+    scales = torch.randn(8) if mode == 0 else None
+    args = (False, mode, False, scales, last, padding_idx)
+    op = aten._embedding_bag_forward_only.default
+    want = op(weight, indices, torch.tensor(offsets), *args)[0]
+    arrays = (weight.numpy(), indices.numpy(), torch.tensor(offsets).numpy())
+    scale = None if scales is None else scales.numpy()
+    rule = find_rule(op, "xla")
+    got = rule(*map(_jax, arrays), *args[:3], _jax(scale), last, padding_idx)[0]
+    torch.testing.assert_close(torch.tensor(got.tolist()), want)
+
+
+def _jax(x):
+    return None if x is None else jnp.asarray(x)
+
+
+def test_embedding_bag_packet_takes_no_padding(compare):
+    weight, indices = torch.randn(7, 5), torch.tensor([1, 2, 6])
+    rest = (False, 0, False, None, False, None)
+    op = aten.embedding_bag.padding_idx
+    want = op(weight, indices, torch.tensor([0, 2]), *rest)[0]
+    got = find_rule(op, "xla")(
+        *map(_jax, (weight.numpy(), indices.numpy(), [0, 2])), *rest
+    )
+    torch.testing.assert_close(torch.tensor(got[0].tolist()), want)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_one_hot(compare, shape):
+    compare(aten.one_hot.default, torch.randint(0, 4, shape), 4)
+
+
+def test_one_hot_needs_its_classes():
+    with pytest.raises(UnsupportedOptionError, match="number of classes"):
+        find_rule(aten.one_hot.default, "xla")(_jax([1, 2]))
