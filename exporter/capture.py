@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch.export import AdditionalInputs, ExportedProgram, ShapesCollection
+from torch.export.graph_signature import ConstantArgument
 from torch.utils._pytree import tree_leaves
 
 from tpu_export.converters.stablehlo.registry import Target
@@ -23,10 +24,9 @@ from tpu_export.exporter.entry import (
 )
 from tpu_export.exporter.examples import example_of
 from tpu_export.exporter.programs import load_program
-from tpu_export.exporter.shapes import Shapes, asked_leaves, plain_shapes
-from tpu_export.exporter.signature import read_signature
+from tpu_export.exporter.shapes import Shapes, asked_leaves, for_torch, plain_shapes
+from tpu_export.exporter.signature import read_signature, user_arguments
 from tpu_export.exporter.tracing import trace
-from tpu_export.exporter.trees import leaves
 from tpu_export.runtime.signature import Signature
 
 if TYPE_CHECKING:
@@ -77,8 +77,14 @@ class Captured:
 
     def example_inputs(self) -> tuple[torch.Tensor, ...]:
         """Return the example's tensors in the order of `signature.inputs`."""
-        given = zip(tree_leaves(self.example), self._is_input(), strict=True)
-        return tuple(torch.as_tensor(leaf) for leaf, is_input in given if is_input)
+        given = zip(
+            tree_leaves(self.example), user_arguments(self.program), strict=True
+        )
+        return tuple(
+            torch.as_tensor(leaf)
+            for leaf, argument in given
+            if not isinstance(argument, ConstantArgument)
+        )
 
     def example_dims(self) -> dict[str, int]:
         """Return the size that each dynamic dimension has in the example."""
@@ -90,13 +96,6 @@ class Captured:
                 if solved is not None:
                     sizes.setdefault(*solved)
         return sizes
-
-    def _is_input(self) -> list[bool]:
-        """Return for each leaf of the example whether it is an input."""
-        kept: list[bool] = []
-        for parameter in self.signature.parameters:
-            kept += ["leaf" in leaf for leaf in leaves(parameter.tree)]
-        return kept
 
 
 def capture(
@@ -135,7 +134,7 @@ def capture(
     register_annotated(model)
     with exportable(model) as module:
         shapes = plain_shapes(dynamic_shapes, module, *given)
-        program = trace(module, given, shapes, strict=strict)
+        program = trace(module, given, for_torch(bound, shapes), strict=strict)
     wanted = asked_leaves(bound, given[1], shapes)
     captured = _captured(program, name, given, wanted)
     return replace(captured, model_file=source_file(model), model=model)

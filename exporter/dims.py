@@ -38,6 +38,8 @@ class DimNames:
 class _Printer(StrPrinter):  # type: ignore[misc]  # sympy ships no types
     """Python syntax with + - * // % min max only, so that a loader can evaluate it."""
 
+    printmethod = "_dimension"  # torch's classes print themselves as "_sympystr"
+
     def __init__(self, names: Mapping[str, str]) -> None:
         super().__init__()
         self.names = names
@@ -58,7 +60,7 @@ class _Printer(StrPrinter):  # type: ignore[misc]  # sympy ships no types
     def _print_Pow(self, power: sympy.Expr, rational: bool = False) -> str:  # noqa: N802
         base, exponent = power.args
         if exponent.is_Integer and int(exponent) > 0:
-            return "(" + "*".join([f"({self._print(base)})"] * int(exponent)) + ")"
+            return f"({'*'.join([self._operand(base)] * int(exponent))})"
         return str(super()._print_Pow(power, rational))
 
     def _print_Max(self, largest: sympy.Expr) -> str:  # noqa: N802
@@ -68,11 +70,11 @@ class _Printer(StrPrinter):  # type: ignore[misc]  # sympy ships no types
         return f"min({', '.join(sorted(map(self._print, smallest.args)))})"
 
     def _binary(self, operator: str, left: sympy.Expr, right: sympy.Expr) -> str:
-        sides = (
-            self._print(side) if side.is_Atom else f"({self._print(side)})"
-            for side in (left, right)
-        )
-        return f"({f' {operator} '.join(sides)})"
+        return f"({self._operand(left)} {operator} {self._operand(right)})"
+
+    def _operand(self, side: sympy.Expr) -> str:
+        printed = str(self._print(side))
+        return printed if side.is_Atom else f"({printed})"
 
 
 def name_dims(

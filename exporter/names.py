@@ -19,13 +19,14 @@ def unique(names: Iterable[str]) -> list[str]:
     ['a', 'a_2', 'a_1', 'b']
     """
     wanted = list(names)
-    taken, seen, result = set(wanted), Counter[str](), []
+    taken, met, last = set(wanted), set[str](), Counter[str]()
+    result = []
     for name in wanted:
         fresh = name
-        while seen[name] and fresh in taken:
-            fresh = f"{name}_{seen[name]}"
-            seen[name] += 1
-        seen[name] += 1
+        while name in met and fresh in taken:
+            last[name] += 1
+            fresh = f"{name}_{last[name]}"
+        met.add(name)
         taken.add(fresh)
         result.append(fresh)
     return result

@@ -9,9 +9,11 @@ from typing import TypeAlias, cast
 import torch
 from torch.export import AdditionalInputs, ShapesCollection
 from torch.utils._pytree import (
+    BUILTIN_TYPES,
     SUPPORTED_NODES,
     TreeSpec,
     _get_node_type,
+    tree_map,
     tree_structure,
 )
 
@@ -79,9 +81,36 @@ def leaf_shapes(value: object, asked: object) -> list[object]:
 
 
 def for_torch(
-    shapes: Shapes | None,
+    bound: inspect.BoundArguments, shapes: Shapes | None
 ) -> dict[str, object] | tuple[object, ...] | None:
-    """Return dynamic_shapes as the two types that torch.export knows."""
+    """Complete dynamic_shapes: torch wants every parameter, and None for each leaf."""
     if shapes is None:
         return None
-    return dict(shapes) if isinstance(shapes, Mapping) else tuple(shapes)
+    if isinstance(shapes, Mapping):
+        absent = {name: None for name in bound.arguments if name not in shapes}
+        return {
+            name: _spread(bound.arguments.get(name), part)
+            for name, part in {**shapes, **absent}.items()
+        }
+    parts = zip(bound.arguments.values(), shapes, strict=False)
+    known = tuple(_spread(value, part) for value, part in parts)
+    return (*known, *shapes[len(known) :])
+
+
+def _spread(value: object, part: object) -> object:
+    """Give each leaf of a container its own None where the user gave one for all."""
+    spec: TreeSpec = tree_structure(value)
+    if part is not None or spec.is_leaf():
+        return part
+    if spec.type in BUILTIN_TYPES:
+        return tree_map(lambda _: None, value, is_leaf=_is_registered_class)
+    return [_spread(child, None) for child in _children(value)]
+
+
+def _is_registered_class(value: object) -> bool:
+    kind = _get_node_type(value)
+    return kind in SUPPORTED_NODES and kind not in BUILTIN_TYPES
+
+
+def _children(value: object) -> list[object]:
+    return list(SUPPORTED_NODES[_get_node_type(value)].flatten_fn(value)[0])

@@ -104,13 +104,12 @@ def read_signature(
         name: of the signature.
         wanted: what dynamic_shapes says of each leaf of (args, kwargs), in leaf order.
     """
-    specs = program.graph_signature
-    inputs = _Leaves(program, _of_kind(specs.input_specs, InputKind.USER_INPUT), wanted)
+    inputs = _Leaves(program, user_arguments(program), wanted)
     parameters = _parameters(program, inputs)
     input_names = unique(dotted(path) for path in inputs.paths)
     dims = name_dims(*_tensors(input_names, inputs))
 
-    outputs = _Leaves(program, _of_kind(specs.output_specs, OutputKind.USER_OUTPUT), ())
+    outputs = _Leaves(program, _results(program), ())
     output_tree = _output_tree(program, outputs)
     output_names = unique(_output_name(path) for path in outputs.paths)
     signature = Signature(
@@ -124,8 +123,15 @@ def read_signature(
     return signature, dict(dims.names)
 
 
-def _of_kind(specs: Sequence[object], kind: object) -> list[ArgumentSpec]:
-    return [spec.arg for spec in specs if spec.kind == kind]  # type: ignore[attr-defined]
+def user_arguments(program: ExportedProgram) -> list[ArgumentSpec]:
+    """Return the graph's argument for each leaf of (args, kwargs), in leaf order."""
+    specs = program.graph_signature.input_specs
+    return [spec.arg for spec in specs if spec.kind == InputKind.USER_INPUT]
+
+
+def _results(program: ExportedProgram) -> list[ArgumentSpec]:
+    specs = program.graph_signature.output_specs
+    return [spec.arg for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
 
 
 def _tensors(

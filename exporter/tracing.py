@@ -23,18 +23,22 @@ from torch.fx.experimental import _config
 
 from tpu_export.exporter.entry import register_dataclasses
 from tpu_export.exporter.refusals import explain
-from tpu_export.exporter.shapes import Shapes, for_torch
 
+Shapes: TypeAlias = dict[str, object] | tuple[object, ...]
 Example: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
 
 
 def trace(
-    module: torch.nn.Module, example: Example, shapes: Shapes | None, *, strict: bool
+    module: torch.nn.Module,
+    example: Example,
+    shapes: Shapes | None,
+    *,
+    strict: bool,
 ) -> ExportedProgram:
     """Export a module, or say why torch refuses.
 
-    When torch reads too much into the example (an axis of size 1 taken for a constant),
-    a second attempt treats its sizes as unknown.
+    When the sizes asked for do not hold, torch may have read too much into the example
+    (an axis of size 1 taken for a constant): a second attempt treats sizes as unknown.
 
     Raises:
         NotExportableError: torch.export refuses.
@@ -43,7 +47,7 @@ def trace(
     try:
         return _export(module, example, shapes, strict)
     except Exception as error:  # torch documents no set of errors
-        if "specialized it to be a constant" not in str(error):
+        if "Constraints violated" not in str(error):
             raise explain(error, module) from error
         first = error
     try:
@@ -64,7 +68,7 @@ def _export(
         if not strict:
             stack.enter_context(_registered_outputs(module))
         return torch.export.export(
-            module, args, kwargs, dynamic_shapes=for_torch(shapes), strict=strict
+            module, args, kwargs, dynamic_shapes=shapes, strict=strict
         )
 
 
@@ -109,7 +113,8 @@ def _quiet() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings(), redirect_stderr(written):
-            warnings.filterwarnings("ignore", module="torch|contextlib|copyreg|<eval")
+            warnings.filterwarnings("ignore", module="torch|contextlib|copyreg")
+            warnings.simplefilter("ignore", FutureWarning)
             warnings.filterwarnings("ignore", message="The tensor attributes? self")
             yield
     except Exception as error:

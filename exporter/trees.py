@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TypeAlias
 
@@ -34,19 +34,6 @@ def describe(spec: TreeSpec, leaf: Leaf, path: Path = ()) -> Tree:
     if spec.type in (dict, OrderedDict, defaultdict):
         return {"dict": _pairs(named)}
     return _record(spec, named)
-
-
-def leaves(tree: Tree) -> Iterator[Tree]:
-    """Yield the leaves of a tree, constants too, in leaf order."""
-    if "leaf" in tree or "const" in tree:
-        yield tree
-        return
-    children = next(
-        tree[key] for key in ("list", "tuple", "dict", "fields") if key in tree
-    )
-    assert isinstance(children, list)
-    for child in children:
-        yield from leaves(child[1] if isinstance(child, list) else child)
 
 
 def child_keys(spec: TreeSpec) -> list[str | int]:

