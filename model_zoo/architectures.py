@@ -156,7 +156,7 @@ def rt_detr() -> Architecture:
         embedding_size=8,
         hidden_sizes=[16, 32, 48, 64],
         depths=[1, 1, 1, 1],
-        layer_type="basic",
+        layer_type="bottleneck",
         out_features=["stage2", "stage3", "stage4"],
     )
     return _image(
