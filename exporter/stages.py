@@ -10,6 +10,8 @@ from tpu_export.converters.stablehlo.lowering import lower as lower_program
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.converters.stablehlo.registry import Target
 from tpu_export.converters.tpu.compile import CompiledTarget, compile_program
+from tpu_export.converters.tpu.compile import Target as CompileTarget
+from tpu_export.converters.tpu.cost import CostReport
 from tpu_export.converters.tpu.topologies import parse_topology
 from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.save import save
@@ -60,7 +62,7 @@ class Compiled:
     targets: Mapping[str, tuple[CompiledTarget, ...]] = field(repr=False)
 
     @property
-    def report(self) -> dict[str, dict[str, object]]:
+    def report(self) -> dict[str, dict[str, CostReport]]:
         """The compiler's estimates: signature -> topology -> CostReport."""
         return {
             name: {t.topology: t.report for t in targets if t.report is not None}
@@ -98,7 +100,9 @@ def compile_signatures(
     cpu: bool = True,
 ) -> Compiled:
     """Compile several signatures for the same topologies."""
-    wanted = [*map(parse_topology, topologies), *(["cpu"] if cpu else [])]
+    wanted: list[CompileTarget] = [parse_topology(name) for name in topologies]
+    if cpu:
+        wanted.append("cpu")
     targets = {
         name: tuple(
             compile_program(low.program, wanted, dims=low.captured.example_dims())

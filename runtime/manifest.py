@@ -68,7 +68,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class WeightRef:
-    """Where a weight lies: an entry of the archive and the tensor's key in it (tied weights share one)."""
+    """Where a weight lies: an entry, and the tensor's key in it. Tied weights share one."""
 
     entry: str
     key: str

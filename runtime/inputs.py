@@ -1,0 +1,132 @@
+"""A call's arguments as flat arrays, checked against the signature: every problem at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tpu_export.runtime.dims import solve_dims
+from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.signature import Parameter, Signature, TensorSpec
+from tpu_export.runtime.tensors import Array, numpy_dtype
+from tpu_export.runtime.trees import StructureError, flatten
+
+_KINDS = {bool: "b", int: "iu", float: "f", complex: "c"}
+
+
+class InputError(TpuExportError):
+    """The arguments do not fit the signature: name, structure, shape or dtype."""
+
+    code = "TPX-0505"
+
+
+@dataclass(frozen=True)
+class BoundCall:
+    """Checked inputs of one call.
+
+    Attributes:
+        arrays: in the order of signature.inputs.
+        dims: the size of each dynamic dimension.
+        given: the caller's own objects, in the same order.
+    """
+
+    arrays: tuple[Array, ...]
+    dims: Mapping[str, int]
+    given: tuple[Any, ...]
+
+
+def bind_call(
+    signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> BoundCall:
+    """Match arguments with a signature.
+
+    Raises:
+        InputError: says all that is wrong, and what the signature wants.
+    """
+    problems: list[str] = []
+    given: dict[int, Any] = {}
+
+    def put(index: int, _: str, leaf: Any) -> None:
+        given[index] = leaf
+
+    for parameter, value in _assigned(signature.parameters, args, kwargs, problems):
+        try:
+            flatten(parameter.tree, value, parameter.name, put)
+        except StructureError as error:
+            problems.append(str(error))
+    arrays: dict[str, Array] = {}
+    for index, spec in enumerate(signature.inputs):
+        if index in given:
+            array = _array(spec, given[index], problems)
+            if array is not None:
+                arrays[spec.name] = array
+    shapes = {name: array.shape for name, array in arrays.items()}
+    dims, wrong = solve_dims(signature.inputs, shapes, signature.dims)
+    problems += wrong
+    if problems:
+        raise InputError(
+            f"{signature.name}: {'; '.join(problems)}",
+            hint=f"the signature is {describe(signature)}",
+        )
+    names = [spec.name for spec in signature.inputs]
+    order = tuple(given[i] for i in range(len(names)))
+    return BoundCall(tuple(arrays[name] for name in names), dims, order)
+
+
+def describe(signature: Signature) -> str:
+    """Return a signature as text: "forward(x: float32[batch, 16])"."""
+    inputs = ", ".join(f"{s.name}: {describe_tensor(s)}" for s in signature.inputs)
+    return f"{signature.name}({inputs})"
+
+
+def describe_tensor(spec: TensorSpec) -> str:
+    """Return "float32[batch, 16]"."""
+    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
+
+
+def _assigned(
+    parameters: Sequence[Parameter],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    problems: list[str],
+) -> list[tuple[Parameter, Any]]:
+    """Return each parameter with its argument; constants may be left out."""
+    values: dict[str, Any] = dict(zip((p.name for p in parameters), args, strict=False))
+    if len(args) > len(parameters):
+        problems.append(f"{len(args)} arguments given, {len(parameters)} expected")
+    names = {p.name for p in parameters}
+    problems += [f"unknown argument {name!r}" for name in kwargs if name not in names]
+    problems += [f"argument {name!r} given twice" for name in kwargs if name in values]
+    values |= {name: value for name, value in kwargs.items() if name in names}
+    problems += [
+        f"missing argument {p.name!r}"
+        for p in parameters
+        if p.name not in values and "const" not in p.tree
+    ]
+    return [(p, values[p.name]) for p in parameters if p.name in values]
+
+
+def _array(spec: TensorSpec, value: Any, problems: list[str]) -> Array | None:
+    dtype = numpy_dtype(spec.dtype)
+    kind = _KINDS.get(type(value))
+    if kind is not None and not spec.shape and dtype.kind in kind:
+        return np.asarray(value, dtype)
+    if isinstance(value, list | tuple | str) or value is None:
+        problems.append(
+            f"{spec.name} is a {type(value).__name__}, expected an array "
+            f"{describe_tensor(spec)}"
+        )
+        return None
+    array = np.asarray(value)
+    if array.dtype != dtype:
+        problems.append(f"{spec.name} has dtype {array.dtype}, expected {spec.dtype}")
+    elif array.ndim != len(spec.shape):
+        problems.append(
+            f"{spec.name} has shape {list(array.shape)}, expected {describe_tensor(spec)}"
+        )
+    else:
+        return array
+    return None
