@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,11 +81,9 @@ def choose_device(wanted: str) -> Any:
 
 
 def _devices(platform: str) -> list[Any]:
-    # Without this JAX would look for every accelerator, and libtpu for a metadata server.
-    if missing_for_tpu():
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import jax
 
-    if missing_for_tpu() and not jax.config.read("jax_platforms"):
+    # Else JAX looks for every accelerator, and libtpu for a metadata server.
+    if missing_for_tpu() and not getattr(jax.config, "jax_platforms", None):
         jax.config.update("jax_platforms", "cpu")
     return list(jax.devices(platform))
