@@ -56,10 +56,6 @@ def exportable(model: Callee) -> Iterator[torch.nn.Module]:
 
 
 def _around(function: Callable[..., object]) -> torch.nn.Module:
-    if not callable(function):
-        message = f"a {type(function).__name__} cannot be captured"
-        hint = "pass an nn.Module, a function, an ExportedProgram or the path of a .pt2"
-        raise NotAModelError(message, hint=hint)
     module = torch.nn.Module()
     for name, value in _closure(function).items():
         if isinstance(value, torch.nn.Module):
@@ -73,6 +69,16 @@ def _closure(function: Callable[..., object]) -> Mapping[str, object]:
         return {}
     variables = inspect.getclosurevars(function)
     return {**variables.globals, **variables.nonlocals}
+
+
+def _function(model: Callee) -> Callable[..., object]:
+    if isinstance(model, torch.nn.Module):
+        return model.forward
+    if not callable(model):
+        message = f"a {type(model).__name__} cannot be captured"
+        hint = "pass an nn.Module, a function, an ExportedProgram or the path of a .pt2"
+        raise NotAModelError(message, hint=hint)
+    return model
 
 
 def source_file(model: Callee) -> Path | None:
@@ -93,9 +99,9 @@ def bind(
 
     Raises:
         InputMismatchError: names the parameter that is missing or unknown.
+        NotAModelError: the model is nothing that can be called.
     """
-    function = model.forward if isinstance(model, torch.nn.Module) else model
-    signature = inspect.signature(function)
+    signature = inspect.signature(_function(model))
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -122,9 +128,8 @@ def register_dataclasses(value: object) -> None:
 
 def register_annotated(model: Callee) -> None:
     """Register the dataclass that forward() says it returns."""
-    function = model.forward if isinstance(model, torch.nn.Module) else model
     try:
-        returned = get_type_hints(function).get("return")
+        returned = get_type_hints(_function(model)).get("return")
     except (
         NameError,
         TypeError,

@@ -5,7 +5,10 @@ torch.export.load can run code that the file carries: read only files that you t
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -37,31 +40,43 @@ def load_program(path: Path) -> ExportedProgram:
         raise ProgramFileError(
             f"no file {path}", hint="give the path of a file from torch.export.save()"
         )
+    logged: list[BaseException] = []
     try:
-        return torch.export.load(path)
+        with _logged_errors(logged):
+            return torch.export.load(path)
     except Exception as error:  # torch documents no set of errors
-        name = _unregistered(error)
-        if name is not None:
+        cause = logged[-1] if logged else error
+        found = re.search(
+            r"Deserializing (\S+) in pytree is not registered", str(cause)
+        )
+        if found:
+            name = found[1]
             raise UnregisteredTypeError(
                 f"{path} needs {name}, which is not registered with torch's pytrees",
                 hint=_registering(name),
-            ) from error
+            ) from cause
         raise ProgramFileError(
-            f"{path} cannot be read as an exported program: {_first_line(error)}",
+            f"{path} cannot be read as an exported program: {_first_line(cause)}",
             hint="the file is damaged, or comes from another torch: save it again with "
             f"torch.export.save() of torch {torch.__version__.partition('+')[0]}",
-        ) from error
+        ) from cause
 
 
-def _unregistered(error: BaseException) -> str | None:
-    seen: BaseException | None = error
-    while seen is not None:
-        text = str(seen)
-        if "serialized" in text or "pytree" in text or "not registered" in text:
-            found = re.search(r"([A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)+)", text)
-            return found[1] if found else text
-        seen = seen.__cause__ or seen.__context__
-    return None
+@contextmanager
+def _logged_errors(found: list[BaseException]) -> Iterator[None]:
+    """Collect what torch.export.load only logs: its exception says to look there."""
+
+    def collect(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None:
+            found.append(record.exc_info[1])
+        return False
+
+    logger = logging.getLogger("torch.export")
+    logger.addFilter(collect)
+    try:
+        yield
+    finally:
+        logger.removeFilter(collect)
 
 
 def _registering(name: str) -> str:

@@ -47,6 +47,16 @@ SUGGESTIONS: tuple[tuple[str, str], ...] = (
     ),
     (r"[Cc]omplex", "compute with real and imaginary parts (torch.view_as_real)"),
     (
+        r"failed to unpack the object.*FakeTensor",
+        "packed sequences do not export: run the recurrence on the padded batch and "
+        "mask its results",
+    ),
+    (
+        r"provide a tree_name|`dynamic_shapes`",
+        "dynamic_shapes has the structure of the inputs, with {axis: Dim} or None for "
+        "each tensor; **kwargs of forward() cannot have any",
+    ),
+    (
         r"torch\.jit|ScriptModule",
         "export the nn.Module itself, not its TorchScript form",
     ),

@@ -81,9 +81,11 @@ def _load(folder: Path, config: dict[str, object]) -> torch.nn.Module:
             f"{folder} cannot be loaded as {kind.__name__}: {reason}",
             hint="check that config.json and the weights belong together",
         ) from error
-    if hasattr(model.config, "use_cache"):
-        model.config.use_cache = False  # one forward pass: the cache is no result
     assert isinstance(model, torch.nn.Module)
+    for part in model.modules():  # one forward pass: the cache is no result
+        config = getattr(part, "config", None)
+        if hasattr(config, "use_cache"):
+            setattr(config, "use_cache", False)  # noqa: B010  # a config has no type
     return model.eval()
 
 

@@ -1,0 +1,235 @@
+"""What users read when torch.export refuses: where, why and what to do."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from tpu_export.exporter.capture import capture
+from tpu_export.exporter.entry import InputMismatchError, NotAModelError
+from tpu_export.exporter.programs import UnregisteredTypeError, load_program
+from tpu_export.exporter.refusals import DimRangeError, NotExportableError, shorten
+from tpu_export.runtime.errors import TpuExportError
+
+X = torch.ones(8)
+
+
+class Opaque:
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+
+
+def branch(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return x
+    return x - 1
+
+
+def item(x: torch.Tensor) -> object:
+    return [1, 2, 3][int(x[0].item())]
+
+
+def to_numpy(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(x.numpy() * 2)
+
+
+def raises(x: torch.Tensor) -> torch.Tensor:
+    message = "bad thing"
+    raise ValueError(message)
+
+
+def opaque(x: torch.Tensor) -> object:
+    return Opaque(x)
+
+
+REFUSALS: list[tuple[Callable[..., object], str, str, int]] = [
+    (branch, "data-dependent", "torch.cond", 1),
+    (item, "data-dependent", ".item()", 1),
+    (to_numpy, ".numpy() is not supported", "numpy runs outside", 1),
+    (raises, "ValueError: bad thing", "strict=True", 2),
+]
+
+
+@pytest.mark.parametrize(("function", "reason", "advice", "offset"), REFUSALS)
+def test_a_refusal_names_place_reason_and_advice(
+    function: Callable[..., object], reason: str, advice: str, offset: int
+) -> None:
+    with pytest.raises(NotExportableError) as info:
+        capture(function, (X,))
+    line = inspect.getsourcelines(function)[1] + offset
+    assert f"at {Path(__file__).name}:{line}" in info.value.message
+    assert reason in info.value.message
+    assert advice in info.value.hint
+    assert "\n" not in info.value.message
+    assert "TORCH_LOGS" not in info.value.message
+
+
+def test_an_unknown_class_in_the_result() -> None:
+    with pytest.raises(NotExportableError, match="Opaque") as info:
+        capture(opaque, (X,))
+    assert "dataclasses" in info.value.hint
+
+
+def test_an_unknown_class_in_the_inputs() -> None:
+    with pytest.raises(NotExportableError, match="Opaque"):
+        capture(lambda o: o.value, (Opaque(X),))
+
+
+class Block(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return branch(x)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Identity(), Block()])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_the_module_path_is_named() -> None:
+    with pytest.raises(NotExportableError, match=r"in layers\.1 \(Block\)"):
+        capture(Net(), (X,))
+
+
+def test_torchs_graph_is_not_printed_but_the_models_words_are(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    import sys
+
+    def talks(x: torch.Tensor) -> torch.Tensor:
+        print("hello from the model", file=sys.stderr)
+        return branch(x)
+
+    with pytest.raises(NotExportableError):
+        capture(talks, (X,))
+    captured = capfd.readouterr()
+    assert "hello from the model" in captured.err
+    assert "arg0_1" not in captured.err + captured.out
+
+
+MISMATCHES: list[tuple[tuple[object, ...], dict[str, object], str]] = [
+    ((), {}, "missing a required argument: 'x'"),
+    ((X,), {"z": X}, "unexpected keyword argument 'z'"),
+    ((X, X, X), {}, "too many positional arguments"),
+    ((X,), {"x": X}, "multiple values for argument 'x'"),
+]
+
+
+@pytest.mark.parametrize(("args", "kwargs", "words"), MISMATCHES)
+def test_inputs_that_do_not_fit(
+    args: tuple[object, ...], kwargs: dict[str, object], words: str
+) -> None:
+    class Two(nn.Module):
+        def forward(self, x: torch.Tensor, y: int = 3) -> torch.Tensor:
+            return x + y
+
+    with pytest.raises(InputMismatchError, match=r"Two\.forward") as info:
+        capture(Two(), args, kwargs)
+    assert words in info.value.message
+
+
+def test_inputs_that_do_not_fit_a_program() -> None:
+    program = capture(lambda x: x + 1, (X,)).program
+    with pytest.raises(InputMismatchError, match="do not fit the exported program"):
+        capture(program, (X, X))
+
+
+@pytest.mark.parametrize("model", [3, None, [nn.Identity()]])
+def test_things_that_are_no_model(model: object) -> None:
+    with pytest.raises(NotAModelError, match=type(model).__name__):
+        capture(model, (X,))  # type: ignore[arg-type]
+
+
+def halves(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.shape[0] > 5 else x - 1
+
+
+def pinned(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.ones(8)
+
+
+RANGES: list[tuple[Callable[..., object], str, str]] = [
+    (halves, "axis 0 of x", "batch = Dim('batch', min=6, max=16)"),
+    (pinned, "constant (8)", "static"),
+]
+
+
+@pytest.mark.parametrize(("function", "said", "advice"), RANGES)
+def test_a_range_that_torch_narrows(
+    function: Callable[..., object], said: str, advice: str
+) -> None:
+    batch = Dim("batch", min=2, max=16)
+    with pytest.raises(DimRangeError) as info:
+        capture(function, (X,), dynamic_shapes={"x": {0: batch}})
+    assert "batch" in info.value.message
+    assert said in info.value.message
+    assert advice in info.value.hint
+
+
+def test_dynamic_shapes_of_another_structure() -> None:
+    with pytest.raises(NotExportableError, match="dynamic_shapes") as info:
+        capture(lambda x: x + 1, (X,), dynamic_shapes={"y": {0: Dim("b")}})
+    assert "structure of the inputs" in info.value.hint
+
+
+def test_a_type_that_nothing_registered(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    path = tmp_path / "m.pt2"
+    code = f"""
+import dataclasses, torch
+@dataclasses.dataclass
+class Pair:
+    a: torch.Tensor
+torch.export.register_dataclass(Pair, serialized_type_name="shop.models.Pair")
+program = torch.export.export(
+    type("M", (torch.nn.Module,), {{"forward": lambda self, x: Pair(x + 1)}})(),
+    (torch.ones(2),))
+torch.export.save(program, {str(path)!r})
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    with pytest.raises(UnregisteredTypeError, match=r"shop\.models\.Pair") as info:
+        load_program(path)
+    assert "import shop.models" in info.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "no reason given"),
+        ("\n\nreason.\nmore", "reason"),
+        ("For more information, run\nreason", "reason"),
+        ("u0 is bad (unhinted: u0). (Size-like: none)", "u0 is bad"),
+    ],
+)
+def test_shorten(text: str, expected: str) -> None:
+    assert shorten(text) == expected
+
+
+def test_every_error_has_its_own_code() -> None:
+    import tpu_export.exporter.signature
+    import tpu_export.exporter.sources_hf
+    import tpu_export.exporter.sources_python  # noqa: F401
+
+    def subclasses(kind: type) -> list[type]:
+        return [c for s in kind.__subclasses__() for c in (s, *subclasses(s))]
+
+    ours = [
+        c
+        for c in subclasses(TpuExportError)
+        if c.__module__.startswith("tpu_export.exporter.")
+    ]
+    codes = [c.code for c in ours if c.code.startswith("TPX-01")]
+    assert len(codes) == len(set(codes)) >= 11
