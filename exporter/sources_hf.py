@@ -83,9 +83,9 @@ def _load(folder: Path, config: dict[str, object]) -> torch.nn.Module:
         ) from error
     assert isinstance(model, torch.nn.Module)
     for part in model.modules():  # one forward pass: the cache is no result
-        config = getattr(part, "config", None)
-        if hasattr(config, "use_cache"):
-            setattr(config, "use_cache", False)  # noqa: B010  # a config has no type
+        settings = getattr(part, "config", None)
+        if hasattr(settings, "use_cache"):
+            setattr(settings, "use_cache", False)  # noqa: B010  # a config has no type
     return model.eval()
 
 
