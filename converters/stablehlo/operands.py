@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import jax
@@ -53,40 +54,36 @@ def torch_dtype(x: Operand) -> torch.dtype:
 
 def result_type(*operands: Operand) -> np.dtype[Any]:
     """Return torch's promoted dtype: tensors over 0-d tensors over Python numbers."""
-    probes = [
-        torch.empty((1,) if x.ndim else (), dtype=torch_dtype(x), device="meta")
-        if hasattr(x, "ndim")
-        else _number(x)
-        for x in operands
-    ]
-    dtype = _promote(probes)
-    return DTYPES[dtype]
+    return _promoted(tuple((_kind(x), torch_dtype(x)) for x in operands))
 
 
-def _number(x: Number) -> Number:
-    return x if isinstance(x, bool | int | float | complex) else 1  # a symbolic dim
+TENSOR, SCALAR_TENSOR, NUMBER = range(3)
+_SAMPLES: dict[torch.dtype, Number] = {
+    torch.bool: True,
+    torch.int64: 1,
+    torch.float32: 1.0,
+    torch.complex64: 1j,
+}
 
 
-def _promote(probes: Sequence[torch.Tensor | Number]) -> torch.dtype:
+def _kind(x: Operand) -> int:
+    ndim = getattr(x, "ndim", None)
+    return NUMBER if ndim is None else TENSOR if ndim else SCALAR_TENSOR
+
+
+@cache
+def _promoted(operands: tuple[tuple[int, torch.dtype], ...]) -> np.dtype[Any]:
     # torch.result_type is binary, and not associative across priorities: sort by priority first.
-    def priority(x: torch.Tensor | Number) -> int:
-        return (
-            0
-            if isinstance(x, torch.Tensor) and x.ndim
-            else 1
-            if isinstance(x, torch.Tensor)
-            else 2
-        )
-
-    first: Any
-    first, *rest = sorted(probes, key=priority)
-    if not rest:
-        return first.dtype if isinstance(first, torch.Tensor) else torch_dtype(first)
+    first, *rest = sorted(operands, key=lambda x: x[0])
     for other in rest:
-        dtype = torch.result_type(first, other)
-        shape = (1,) if isinstance(first, torch.Tensor) and first.ndim else ()
-        first = torch.empty(shape, dtype=dtype, device="meta")
-    return torch_dtype(first) if not isinstance(first, torch.Tensor) else first.dtype
+        first = (first[0], torch.result_type(_probe(*first), _probe(*other)))
+    return DTYPES[first[1]]
+
+
+def _probe(kind: int, dtype: torch.dtype) -> Any:
+    if kind == NUMBER:
+        return _SAMPLES[dtype]
+    return torch.empty((1,) if kind == TENSOR else (), dtype=dtype, device="meta")
 
 
 def promote(*operands: Operand) -> tuple[Array, ...]:
@@ -112,6 +109,16 @@ def widen(x: Array) -> Array:
     """Return half types as float32, in which torch's kernels compute; others as they are."""
     half = x.dtype in (DTYPES[torch.float16], DTYPES[torch.bfloat16])
     return x.astype(jnp.float32) if half else x
+
+
+def in_opmath(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Return a float function that computes half types in float32 and rounds once."""
+
+    def rule(*operands: Operand, **kwargs: Any) -> Array:
+        xs = floating(*operands)
+        return function(*map(widen, xs), **kwargs).astype(xs[0].dtype)
+
+    return rule
 
 
 def scaled(x: Array, factor: Number) -> Array:

@@ -30,15 +30,15 @@ def _grouped(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
 
 
 def _aligned(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
-    """Broadcast the batch dims of q, k and v, and give q a group of one."""
+    """Broadcast the batch dims of q, k and v."""
     if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
         batch = jnp.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
         q, k, v = (jnp.broadcast_to(t, (*batch, *t.shape[-2:])) for t in (q, k, v))
-    return q[..., None, :, :], k, v
+    return q, k, v
 
 
 def _contract(x: Array, y: Array, dim: int) -> Array:
-    """Contract the last axis of x [..., G, L, K] with axis `dim` of y [..., ., .]."""
+    """Contract the last axis of x [..., (G,) L, K] with axis `dim` of y [..., ., .]."""
     batch = tuple(range(y.ndim - 2))
     dims = (((x.ndim - 1,), (y.ndim + dim,)), (batch, batch))
     return lax.dot_general(x, y, dims, preferred_element_type=widen(x).dtype)
@@ -112,13 +112,14 @@ def _attention(
     litert: bool = False,
 ) -> tuple[Array, Array]:
     """Return the output [..., L, Ev] and the log-sum-exp [..., L] of the scores."""
-    heads = q.shape[:-2]
+    heads, length = q.shape[:-2], q.shape[-2]
+    grouped = grouped and not q.shape[-3] == k.shape[-3] == v.shape[-3]
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     safe = mask is not None
     mask = _visible(q, k, mask, is_causal)
     q, k, v = _grouped(q, k, v) if grouped else _aligned(q, k, v)
     scores = _contract(q, k, -1) * scale
-    if mask is not None and mask.ndim > 2:
+    if grouped and mask is not None and mask.ndim > 2:
         mask = _grouped_mask(mask, scores)
     if litert:
         probabilities, logsumexp = _clamped_softmax(scores, mask, safe), scores[..., 0]
@@ -126,8 +127,9 @@ def _attention(
         probabilities, logsumexp = _masked_softmax(scores, mask, safe)
     probabilities = _dropped(probabilities, dropout_p).astype(v.dtype)
     y = _contract(probabilities, v, -2).astype(v.dtype)
-    batch = heads if grouped else y.shape[:-3]
-    return y.reshape(*batch, *y.shape[-2:]), logsumexp.reshape(*batch, y.shape[-2])
+    if not grouped:
+        return y, logsumexp
+    return y.reshape(*heads, length, y.shape[-1]), logsumexp.reshape(*heads, length)
 
 
 def _grouped_mask(mask: Array, scores: Array) -> Array:

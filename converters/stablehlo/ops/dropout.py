@@ -64,5 +64,6 @@ def _alpha_drop(x: Array, p: float, shape: tuple[int, ...]) -> Array:
     if p in (0, 1):
         return x if p == 0 else jnp.zeros_like(x)
     scale = ((ALPHA**2 * p + 1) * (1 - p)) ** -0.5
-    dropped = jnp.where(_keep(shape, p), x, -ALPHA)
-    return (dropped * scale + ALPHA * scale * p).astype(x.dtype)
+    dropped: Array = jnp.where(_keep(shape, p), x, -ALPHA)
+    shifted: Array = dropped * scale + ALPHA * scale * p
+    return shifted.astype(x.dtype)

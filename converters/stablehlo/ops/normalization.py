@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jax.numpy as jnp
+import numpy as np
 import torch
 from jax import Array, lax
 
@@ -210,7 +211,7 @@ def fused_rms_norm(
     eps: float | None,
 ) -> tuple[Array, Array]:
     wide = widen(x)
-    eps = float(jnp.finfo(wide.dtype).eps) if eps is None else eps
+    eps = float(np.finfo(wide.dtype).eps) if eps is None else eps
     dims = _trailing(x, normalized_shape)
     rstd = lax.rsqrt(jnp.mean(jnp.square(wide), axis=dims, keepdims=True) + eps)
     return _affine(wide * rstd, weight, None).astype(x.dtype), rstd

@@ -32,11 +32,13 @@ class Windows:
 
     @property
     def pads(self) -> tuple[int, int]:
+        """Padding on both sides: what the last window reaches, and no more."""
         reach = (self.out - 1) * self.stride + self.dilation * (self.kernel - 1) + 1
         return self.padding, jax.core.max_dim(reach - self.size - self.padding, 0)
 
     @property
     def starts(self) -> Array:
+        """Where each window begins in the axis, without its padding."""
         return lax.iota(jnp.int32, self.out) * self.stride - self.padding
 
 
@@ -87,10 +89,10 @@ def _reduce_windows(
     )
 
 
-def _lowest(dtype: np.dtype[Any]) -> np.generic[Any]:
+def _lowest(dtype: np.dtype[Any]) -> Any:
     if jnp.issubdtype(dtype, jnp.floating):
         return np.array(-np.inf, dtype)[()]
-    return np.array(jnp.iinfo(dtype).min, dtype)[()]
+    return np.array(np.iinfo(dtype).min, dtype)[()]
 
 
 def _max_pool(

@@ -1,0 +1,138 @@
+"""Grid sampling: every neighbour is a row of one flat table of pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from itertools import product
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import torch
+from jax import Array, lax
+
+from tpu_export.converters.stablehlo.operands import widen
+from tpu_export.converters.stablehlo.registry import lowers
+
+aten = torch.ops.aten
+
+BILINEAR, NEAREST, BICUBIC = range(3)
+ZEROS, BORDER, REFLECTION = range(3)
+CUBIC = -0.75
+
+
+class Tap(NamedTuple):
+    """One neighbour along one axis: its index and its weight, 0 where outside."""
+
+    place: Array
+    weight: Array
+
+
+def _denormalized(place: Array, size: int, align_corners: bool) -> Array:
+    if align_corners:
+        return (place + 1) / 2 * (size - 1)
+    return ((place + 1) * size - 1) / 2
+
+
+def _reflected(place: Array, size: int, align_corners: bool) -> Array:
+    low, span = (0.0, size - 1) if align_corners else (-0.5, size)
+    if isinstance(span, int) and span == 0:
+        return jnp.zeros_like(place)
+    place = jnp.abs(place - low)
+    extra = jnp.fmod(place, span)
+    odd = jnp.floor(place / span) % 2 == 1
+    return jnp.where(odd, span - extra, extra) + low
+
+
+def _bounded(place: Array, size: int, padding: int, align_corners: bool) -> Array:
+    if padding == REFLECTION:
+        place = _reflected(place, size, align_corners)
+    return place if padding == ZEROS else jnp.clip(place, 0, size - 1)
+
+
+def _tap(place: Array, weight: Array, size: int) -> Tap:
+    inside = (place >= 0) & (place <= size - 1)
+    index = jnp.clip(place, 0, size - 1).astype(jnp.int32)
+    return Tap(index, jnp.where(inside, weight, 0))
+
+
+def _cubic_weight(distance: Array) -> Array:
+    d, a = jnp.abs(distance), CUBIC
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return jnp.where(d <= 1, near, far)
+
+
+def _axis_taps(
+    place: Array, size: int, mode: int, padding: int, align_corners: bool
+) -> list[Tap]:
+    place = _denormalized(place, size, align_corners)
+    if mode == BICUBIC:  # each neighbour is bounded for itself
+        base = jnp.floor(place)
+        offsets = [base + k for k in (-1, 0, 1, 2)]
+        bounded = [_bounded(o, size, padding, align_corners) for o in offsets]
+        weights = [_cubic_weight(place - o) for o in offsets]
+        return [_tap(b, w, size) for b, w in zip(bounded, weights, strict=True)]
+    place = _bounded(place, size, padding, align_corners)
+    if mode == NEAREST:
+        return [_tap(jnp.round(place), jnp.ones_like(place), size)]
+    low = jnp.floor(place)
+    return [_tap(low, low + 1 - place, size), _tap(low + 1, place - low, size)]
+
+
+@lowers(
+    aten.grid_sampler.default,
+    aten.grid_sampler_2d.default,
+    aten.grid_sampler_3d.default,
+)
+def grid_sampler(
+    x: Array,
+    grid: Array,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+) -> Array:
+    sizes, flat_grid = x.shape[2:], widen(grid)
+    flags = (interpolation_mode, padding_mode, align_corners)
+    axes = [  # the grid lists the last axis first
+        _axis_taps(flat_grid[..., -1 - d], n, *flags) for d, n in enumerate(sizes)
+    ]
+    table = jnp.moveaxis(widen(x), 1, -1).reshape(-1, x.shape[1])
+    batch = jnp.arange(x.shape[0], dtype=jnp.int32)
+    batch = batch.reshape(-1, *(1,) * (grid.ndim - 2))
+    terms = (_term(table, batch, taps, sizes) for taps in product(*axes))
+    return jnp.moveaxis(reduce(jnp.add, terms), -1, 1).astype(x.dtype)
+
+
+def _term(
+    table: Array, batch: Array, taps: Sequence[Tap], sizes: Sequence[int]
+) -> Array:
+    """Return the rows [N, ..., C] of one neighbour, weighted."""
+    row, weight = batch, jnp.ones((), table.dtype)
+    for tap, size in zip(taps, sizes, strict=True):
+        row, weight = row * size + tap.place, weight * tap.weight
+    return jnp.take(table, row, axis=0, mode="clip") * weight[..., None]
+
+
+@lowers(aten.affine_grid_generator.default)
+def affine_grid_generator(
+    theta: Array, size: Sequence[int], align_corners: bool
+) -> Array:
+    spatial = size[2:]
+    rows = [_base(n, align_corners, theta.dtype) for n in reversed(spatial)]
+    axes = [
+        jnp.broadcast_to(row.reshape(-1, *(1,) * dim), tuple(spatial))
+        for dim, row in enumerate(rows)
+    ]
+    base = jnp.stack([*axes, jnp.ones(tuple(spatial), theta.dtype)], axis=-1)
+    highest = lax.Precision.HIGHEST
+    return jnp.einsum("...k,nik->n...i", base, theta, precision=highest)
+
+
+def _base(size: int, align_corners: bool, dtype: jnp.dtype) -> Array:
+    steps = jnp.arange(size).astype(dtype)
+    if align_corners:
+        if isinstance(size, int) and size == 1:
+            return jnp.zeros((1,), dtype)
+        return steps * 2 / (size - 1) - 1
+    return (steps * 2 + 1) / size - 1
