@@ -16,7 +16,8 @@ from tpu_export.converters.stablehlo.decompose import decompose
 from tpu_export.converters.stablehlo.functional import functionalize
 from tpu_export.converters.stablehlo.interpreter import FACTS, Interpreter
 from tpu_export.converters.stablehlo.location import module_path, source_line
-from tpu_export.converters.stablehlo.registry import Target, registered_ops
+from tpu_export.converters.stablehlo.ops import registered_ops
+from tpu_export.converters.stablehlo.registry import Target
 from tpu_export.runtime.errors import TpuExportError
 
 Status = Literal["rule", "decomposed", "unsupported"]

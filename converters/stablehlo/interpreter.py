@@ -20,12 +20,8 @@ from tpu_export.converters.stablehlo.decompose import decompose
 from tpu_export.converters.stablehlo.functional import functional_twin, is_in_place
 from tpu_export.converters.stablehlo.location import scope
 from tpu_export.converters.stablehlo.operands import DTYPES
-from tpu_export.converters.stablehlo.registry import (
-    Rule,
-    Target,
-    find_rule,
-    registered_ops,
-)
+from tpu_export.converters.stablehlo.ops import find_rule, registered_ops
+from tpu_export.converters.stablehlo.registry import Rule, Target
 from tpu_export.converters.stablehlo.shapes import PYTHON_OPS
 from tpu_export.runtime.errors import TpuExportError
 

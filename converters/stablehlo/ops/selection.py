@@ -21,7 +21,7 @@ aten = torch.ops.aten
 
 
 @lowers(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor)
-def clamp(x: Array, min: Operand | None = None, max: Operand | None = None) -> Array:  # noqa: A002
+def clamp(x: Array, min: Operand | None = None, max: Operand | None = None) -> Array:
     bounds = [b for b in (min, max) if b is not None]
     dtype = result_type(x, *bounds)
     x = cast(x, dtype)
@@ -31,12 +31,12 @@ def clamp(x: Array, min: Operand | None = None, max: Operand | None = None) -> A
 
 
 @lowers(aten.clamp_min.default, aten.clamp_min.Tensor)
-def clamp_min(x: Array, min: Operand) -> Array:  # noqa: A002
+def clamp_min(x: Array, min: Operand) -> Array:
     return clamp(x, min)
 
 
 @lowers(aten.clamp_max.default, aten.clamp_max.Tensor)
-def clamp_max(x: Array, max: Operand) -> Array:  # noqa: A002
+def clamp_max(x: Array, max: Operand) -> Array:
     return clamp(x, None, max)
 
 
