@@ -151,9 +151,9 @@ def _matrix_axis(x: Array, dim: int, matrix: Array) -> Array:
 
 
 def _unchanged(scaling: Scaling, kind: str) -> bool:
-    # torch's linear kernels copy an axis that keeps its size, whatever the factor.
+    # All kernels but "cubic" copy an axis that keeps its size, whatever the factor.
     same = scaling.static and scaling.size == scaling.out
-    return same and (kind == "linear" or scaling.scale in (None, 1.0))
+    return same and (kind != "cubic" or scaling.scale in (None, 1.0))
 
 
 def _interpolate(
@@ -181,6 +181,8 @@ def _nearest(
 ) -> Array:
     first = x.ndim - len(output_size)
     for dim, (out, scale) in enumerate(zip(output_size, scales, strict=True), first):
+        if len(output_size) == 2 and not exact and x.shape[dim] == out:
+            continue  # torch's kernel for images copies such an axis, whatever the factor
         scaling = Scaling(x.shape[dim], out, False, scale, np.dtype(np.float32))
         x = _nearest_axis(x, dim, scaling, exact)
     return x

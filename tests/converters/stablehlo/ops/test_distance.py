@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+aten = torch.ops.aten
+INF = float("inf")
+
+
+def r(*shape):
+    return torch.randn(*shape)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_cosine_similarity(compare, dim):
+    compare(aten.cosine_similarity.default, r(3, 4), r(3, 4), dim)
+    compare(aten.cosine_similarity.default, r(3, 4), torch.zeros(3, 4), dim)
+    compare(aten.cosine_similarity.default, r(3, 4), r(1, 4), dim, 1.0)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, INF])
+def test_pairwise_distance(compare, p):
+    compare(aten.pairwise_distance.default, r(3, 4), r(3, 4), p)
+    compare(aten.pairwise_distance.default, r(2, 3, 4), r(4), p, 1e-6, True)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, INF])
+@pytest.mark.parametrize(
+    "shapes", [((3, 4), (5, 4)), ((2, 3, 4), (1, 5, 4)), ((30, 4), (5, 4))]
+)
+def test_cdist(compare, p, shapes):
+    x, y = (r(*shape) for shape in shapes)
+    compare(aten.cdist.default, x, y, p, tol=(1e-4, 1e-4))
+    compare(aten._cdist_forward.default, x, y, p, 2, tol=(1e-4, 1e-4))

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+aten = torch.ops.aten
+TOL = (1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("align_corners", [True, False])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_grid_sampler_2d(compare, mode, padding, align_corners):
+    x, grid = torch.randn(2, 3, 5, 6), torch.rand(2, 4, 7, 2) * 5 - 2.5
+    for op in (aten.grid_sampler.default, aten.grid_sampler_2d.default):
+        compare(op, x, grid, mode, padding, align_corners, tol=TOL)
+
+
+@pytest.mark.parametrize("align_corners", [True, False])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("mode", [0, 1])
+def test_grid_sampler_3d(compare, mode, padding, align_corners):
+    x, grid = torch.randn(2, 3, 5, 6, 4), torch.rand(2, 4, 3, 2, 3) * 3 - 1.5
+    op = aten.grid_sampler_3d.default
+    compare(op, x, grid, mode, padding, align_corners, tol=TOL)
+
+
+@pytest.mark.parametrize("align_corners", [True, False])
+@pytest.mark.parametrize("size", [[2, 3, 5, 6], [2, 3, 1, 6], [2, 1, 3, 4, 5]])
+def test_affine_grid(compare, size, align_corners):
+    rank = len(size) - 2
+    theta = torch.randn(2, rank, rank + 1)
+    compare(aten.affine_grid_generator.default, theta, size, align_corners, tol=TOL)
