@@ -12,6 +12,7 @@ from tpu_export.converters.stablehlo.registry import lowers
 aten = torch.ops.aten
 
 SUM, MEAN, MAX = range(3)
+_FAST = (jnp.float32, jnp.float16)
 
 
 @lowers(aten.embedding.default)
@@ -69,12 +70,8 @@ def _pooled(rows: Array, members: Array, mode: int) -> tuple[Array, Array]:
     return sums.astype(rows.dtype), counts
 
 
-@lowers(
-    aten._embedding_bag.default,
-    aten._embedding_bag_forward_only.default,
-    aten.embedding_bag.default,
-)
-def embedding_bag(
+@lowers(aten._embedding_bag.default)
+def embedding_bag_core(
     weight: Array,
     indices: Array,
     offsets: Array,
@@ -96,7 +93,29 @@ def embedding_bag(
     pooled, counts = _pooled(rows, members, mode)
     counts = counts.astype(offsets.dtype)
     largest = jnp.zeros((bags, weight.shape[1]) if mode == MAX else (bags,), bag.dtype)
+    if mode == SUM and padding_idx < 0 and weight.dtype in _FAST:
+        bag = bag[:0]  # torch's fast path leaves this result empty
     return pooled, bag.astype(offsets.dtype), counts, largest.astype(offsets.dtype)
+
+
+@lowers(aten._embedding_bag_forward_only.default, aten.embedding_bag.default)
+def embedding_bag(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool = False,
+    mode: int = SUM,
+    sparse: bool = False,
+    per_sample_weights: Array | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Array, Array, Array, Array]:
+    flags = (scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset)
+    args = (weight, indices, offsets, *flags, padding_idx)
+    pooled, bag, counts, largest = embedding_bag_core(*args)
+    # torch's meta function gives a size to the last offset too.
+    counts = jnp.pad(counts, (0, offsets.shape[0] - counts.shape[0]))
+    return pooled, bag, counts, largest
 
 
 @lowers(aten.embedding_bag.padding_idx)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.registry import find_rule
@@ -41,12 +42,17 @@ def test_embedding_bag(mode, offsets, last, padding_idx):
     scales = torch.randn(8) if mode == 0 else None
     args = (False, mode, False, scales, last, padding_idx)
     op = aten._embedding_bag_forward_only.default
-    want = op(weight, indices, torch.tensor(offsets), *args)[0]
+    want = op(weight, indices, torch.tensor(offsets), *args)
     arrays = (weight.numpy(), indices.numpy(), torch.tensor(offsets).numpy())
     scale = None if scales is None else scales.numpy()
     rule = find_rule(op, "xla")
-    got = rule(*map(_jax, arrays), *args[:3], _jax(scale), last, padding_idx)[0]
-    torch.testing.assert_close(torch.tensor(got.tolist()), want)
+    got = rule(*map(_jax, arrays), *args[:3], _jax(scale), last, padding_idx)
+    torch.testing.assert_close(torch.tensor(got[0].tolist()), want[0])
+    with FakeTensorMode() as mode_:
+        fakes = [mode_.from_tensor(t) for t in (weight, indices, torch.tensor(offsets))]
+        fake = None if scales is None else mode_.from_tensor(scales)
+        metas = op(*fakes, *args[:3], fake, *args[4:])
+    assert [g.shape for g in got] == [tuple(m.shape) for m in metas]
 
 
 def _jax(x):
