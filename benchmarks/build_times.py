@@ -19,6 +19,7 @@ from pathlib import Path
 os.environ["TPU_EXPORT_CACHE"] = tempfile.mkdtemp()  # nothing comes from the cache
 
 import torch
+
 from tpu_export.exporter.capture import capture
 from tpu_export.exporter.stages import compile_signatures, lower
 from tpu_export.model_zoo.zoo import entry
@@ -101,7 +102,9 @@ def warm_up() -> None:
 
 def export_onnx(model: torch.nn.Module, args: tuple, kwargs: dict, path: Path) -> float:
     start = time.perf_counter()
-    torch.onnx.export(model, args, path, kwargs=kwargs or {}, dynamo=True, verbose=False)
+    torch.onnx.export(
+        model, args, path, kwargs=kwargs or {}, dynamo=True, verbose=False
+    )
     return time.perf_counter() - start
 
 

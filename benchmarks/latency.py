@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import torch
+
 from tpu_export.exporter.arrays import as_numpy
 from tpu_export.model_zoo.zoo import entry
 from tpu_export.runtime.program import load

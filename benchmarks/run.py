@@ -3,7 +3,6 @@
     python benchmarks/run.py --output docs/benchmarks.md [--models resnet50,bert-base]
 
 Each measurement is a process of its own; ratios compare contenders of the same run.
-Peers' TPU estimates come from `benchmarks/peers.py`, when its environment exists.
 """
 
 from __future__ import annotations
@@ -79,7 +78,11 @@ def build_section(results: dict[str, dict]) -> str:
             ]
         )
     header = ["model", "torch.export s", "lower s", "compile v5e+v6e+cpu s", "write s"]
-    header += ["torch.onnx.export s", "weights MB", "artifact / (weights + executables)"]
+    header += [
+        "torch.onnx.export s",
+        "weights MB",
+        "artifact / (weights + executables)",
+    ]
     return table([*header, "peak memory above the model / weights"], rows)
 
 
@@ -114,9 +117,9 @@ def document(results: dict[str, dict], imports: dict[str, float]) -> str:
 Written by `make bench` ({time.strftime("%Y-%m-%d")}). Do not edit.
 
 {platform.machine()}, {os.cpu_count()} cores, {platform.system()}, Python
-{platform.python_version()}; {versions}. Minimum of interleaved rounds in one run. A ratio
-above 1 means that the contender is slower than ours. No TPU was used: TPU figures are the
-compiler's estimates.
+{platform.python_version()}; {versions}.
+Minimum of interleaved rounds in one run. A ratio above 1 means that the contender is
+slower than ours. No TPU was used: TPU figures are the compiler's estimates.
 
 ## Building
 

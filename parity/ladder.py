@@ -39,7 +39,7 @@ def compare_rung(
 
     def add(output: str, origin: str, actual: Array, expected: Array) -> None:
         rows.append(
-            _row(signature.name, output, rung.name, origin, actual, expected, tolerance)
+            row(signature.name, output, rung.name, origin, actual, expected, tolerance)
         )
 
     for sample, got, want in zip(samples, run.calls, reference.calls, strict=True):
@@ -52,10 +52,10 @@ def compare_rung(
                 add(f"input.{spec.name}", sample.origin, a, e)
     for name, expected in reference.state.items():
         add(f"state.{name}", "after all calls", run.state[name], expected)
-    return [_random(row) for row in rows] if random else rows
+    return [_random(r) for r in rows] if random else rows
 
 
-def _row(
+def row(
     signature: str,
     output: str,
     rung: str,
@@ -64,6 +64,7 @@ def _row(
     expected: Array,
     tolerance: float | None,
 ) -> ParityRow:
+    """Compare one output and put it in a row."""
     d = difference(actual, expected, tolerance)
     return ParityRow(
         signature=signature,
@@ -81,8 +82,8 @@ def _row(
     )
 
 
-def _random(row: ParityRow) -> ParityRow:
+def _random(found: ParityRow) -> ParityRow:
     """Torch's random stream is its own: only shape and dtype can be compared."""
-    if row.passed or "shape" in row.note or "dtype" in row.note:
-        return row
-    return replace(row, passed=None, note="the model draws random numbers")
+    if found.passed or "shape" in found.note or "dtype" in found.note:
+        return found
+    return replace(found, passed=None, note="the model draws random numbers")

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tpu_export.converters.tpu.cost import CostReport
 from tpu_export.exporter.save import save
 from tpu_export.exporter.stages import compile_signatures, lower
 from tpu_export.parity.job import Job, Pending
@@ -81,11 +82,24 @@ def tpuexe(job: Job) -> Iterator[Pending]:
             writing = save(job.output, programs, compiled.targets, kept)
             writer = stack.enter_context(writing)
         estimates = [
-            {"signature": name, **report.summary()}
+            {"signature": name, **_estimate(report)}
             for name, reports in compiled.report.items()
             for report in reports.values()
         ]
         yield _PendingArtifact(writer, job, known, estimates)
+
+
+def _estimate(report: CostReport) -> dict[str, object]:
+    return {
+        "topology": report.topology,
+        "cycles": report.cycles,
+        "microseconds": report.seconds * 1e6,
+        "flops": report.flops,
+        "bytes": report.bytes_accessed,
+        "hbm_used": report.memory.total,
+        "hbm_total": report.memory.available,
+        "note": report.note,
+    }
 
 
 WRITERS: dict[str, Callable[[Job], AbstractContextManager[Pending]]] = {

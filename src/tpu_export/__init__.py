@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from tpu_export.exporter.capture import capture as capture
     from tpu_export.exporter.stages import Compiled as Compiled
     from tpu_export.exporter.stages import Lowered as Lowered
+    from tpu_export.parity.check import parity as parity
     from tpu_export.parity.export import export as export
-    from tpu_export.parity.ladder import ParityReport as ParityReport
-    from tpu_export.parity.ladder import parity as parity
     from tpu_export.parity.litert import to_litert as to_litert
+    from tpu_export.parity.report import ParityReport as ParityReport
     from tpu_export.runtime import errors as errors
     from tpu_export.runtime.program import Program as Program
     from tpu_export.runtime.program import load as load
@@ -31,13 +31,13 @@ _HOME = {
     "Compiled": "exporter.stages",
     "LiteRtModel": "converters.litert",
     "Lowered": "exporter.stages",
-    "ParityReport": "parity.ladder",
+    "ParityReport": "parity.report",
     "Program": "runtime.program",
     "capture": "exporter.capture",
     "export": "parity.export",
     "load": "runtime.program",
     "lowers": "converters.stablehlo.registry",
-    "parity": "parity.ladder",
+    "parity": "parity.check",
     "to_litert": "parity.litert",
 }
 _MODULES = ("errors",)

@@ -1,0 +1,73 @@
+"""Whether what was exported computes what the model computes: `tx.parity`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tpu_export.exporter.capture import Captured, capture
+from tpu_export.exporter.sources import Source
+from tpu_export.exporter.stages import Lowered, compile_signatures, lower
+from tpu_export.parity.recorded import recorded
+from tpu_export.parity.references import compare, references
+from tpu_export.parity.report import ParityReport
+from tpu_export.parity.rungs import ProgramRung
+from tpu_export.parity.samples import Samples
+from tpu_export.runtime.program import load
+
+
+def parity(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    artifact: str | Path | None = None,
+    tolerance: float | None = None,
+    seed: int = 1,
+) -> ParityReport:
+    """Compare an artifact with the model it was made from.
+
+    Args:
+        model: what `export` takes; or the path of a .tpuexe alone, which is then compared
+            with eager's outputs as they were recorded in it.
+        args: example inputs; kwargs: likewise.
+        artifact: the .tpuexe to check; None builds one and throws it away.
+        tolerance: overrides the threshold of every floating-point output.
+        seed: of the second set of inputs.
+
+    Raises:
+        NothingRecordedError: the .tpuexe holds no recorded outputs.
+    """
+    if isinstance(model, str | Path) and Path(model).suffix == ".tpuexe":
+        return recorded(Path(model), tolerance)
+    captured = _captured(model, args, kwargs, dynamic_shapes)
+    second = model.second_inputs if isinstance(model, Source) else None
+    lowered = {name: lower(c) for name, c in captured.items()}
+    programs = {name: low.program for name, low in lowered.items()}
+    known = references(captured, programs, Samples(seed, second))
+    with ExitStack() as stack:
+        path = artifact or _built(lowered, stack)
+        program = stack.enter_context(load(path, device="cpu"))
+        return ParityReport(tuple(compare(known, ProgramRung(program), tolerance)))
+
+
+def _captured(
+    model: Any, args: Any, kwargs: Any, dynamic_shapes: Any
+) -> dict[str, Captured]:
+    if isinstance(model, Source):
+        return model.captures()
+    if isinstance(model, Mapping):
+        return dict(model)
+    if isinstance(model, Captured):
+        return {model.name: model}
+    captured = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    return {captured.name: captured}
+
+
+def _built(lowered: Mapping[str, Lowered], stack: ExitStack) -> Path:
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    return compile_signatures(lowered, ()).save(Path(folder) / "parity.tpuexe")
