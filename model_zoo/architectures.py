@@ -56,7 +56,7 @@ def _pixels(size: int = 32) -> dict[str, object]:
 
 def _image(config: str, model: str, size: int, **fields: object) -> Architecture:
     network = _make(config, model, **fields)
-    return calibrated(network, noise(2, 3, size, size)), _pixels(size)
+    return calibrated(network, noise(8, 3, size, size)), _pixels(size)
 
 
 def _text(config: str, model: str, **fields: object) -> Architecture:
@@ -88,9 +88,9 @@ def mobilenet_v2() -> Architecture:
     return _image(
         "MobileNetV2Config",
         "MobileNetV2ForImageClassification",
-        32,
+        96,
         depth_multiplier=0.25,
-        image_size=32,
+        image_size=96,
     )
 
 

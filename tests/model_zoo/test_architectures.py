@@ -59,7 +59,8 @@ def test_architecture(name: str) -> None:
     model, inputs = BUILDERS[name]()
     captured = capture(model, (), inputs)
     program = lower(captured.program, captured.signature, captured.symbol_names)
-    outputs = run(program, captured)
+    with jax.enable_x64(True):
+        outputs = run(program, captured)
     expected = flatten_like(captured.signature.output_tree, reference(model, inputs))
     for spec, value in zip(captured.signature.outputs, expected, strict=True):
         assert isinstance(value, torch.Tensor)
