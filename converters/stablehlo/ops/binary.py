@@ -20,7 +20,6 @@ from tpu_export.converters.stablehlo.operands import (
     in_opmath,
     promote,
     result_type,
-    scaled,
     widen,
 )
 from tpu_export.converters.stablehlo.registry import lowers
@@ -269,6 +268,3 @@ def float_power(x: Operand, y: Operand) -> Array:
 
 def _any_complex(*xs: Operand) -> bool:
     return any(jnp.iscomplexobj(x) for x in xs)
-
-
-_ = scaled

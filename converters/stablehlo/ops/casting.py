@@ -23,7 +23,7 @@ def convert(x: Array, dtype: torch.dtype | None) -> Array:
         return x
     target = DTYPES[dtype]
     if jnp.iscomplexobj(x) and not jnp.issubdtype(target, jnp.complexfloating):
-        x = x != 0 if target == bool else jnp.real(x)
+        x = x != 0 if target == np.bool_ else jnp.real(x)
     narrow = jnp.issubdtype(target, jnp.integer) and target.itemsize < 4
     if narrow and jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(jnp.int32)
@@ -81,7 +81,7 @@ def view_dtype(x: Array, dtype: torch.dtype) -> Array:
     target = DTYPES[dtype]
     if x.dtype == target:
         return x
-    if x.dtype == bool or target == bool:
+    if x.dtype == bool or target == np.bool_:
         return x.astype(target)
     ratio = target.itemsize // x.dtype.itemsize
     if ratio > 1:

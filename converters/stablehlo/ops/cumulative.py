@@ -1,34 +1,95 @@
-"""Running sums and products."""
+"""Running sums, products and extremes; differences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.operands import DTYPES, axis
+from tpu_export.converters.stablehlo.operands import axis, cast, promote, widen
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
 
-_RUNNING: dict[Any, Callable[..., Array]] = {
-    aten.cumsum.default: lax.cumsum,
-    aten.cumprod.default: lax.cumprod,
-}
-for _op, _function in _RUNNING.items():
 
-    @lowers(_op)
-    def _running(
-        x: Array,
-        dim: int,
-        *,
-        dtype: torch.dtype | None = None,
-        _f: Callable[..., Array] = _function,
-    ) -> Array:
-        exact = jnp.issubdtype(x.dtype, jnp.inexact)
-        target = DTYPES[dtype] if dtype else x.dtype if exact else jnp.int64
-        x = x.astype(target)
-        return _f(x, axis(dim, x.ndim)) if x.ndim else x
+def _running(
+    function: Callable[..., Array], x: Array, dim: int, dtype: torch.dtype | None
+) -> Array:
+    if dtype is not None:
+        x = cast(x, dtype)
+    elif not jnp.issubdtype(x.dtype, jnp.inexact):
+        x = x.astype(jnp.int64)
+    if not x.ndim:
+        return x
+    return function(widen(x), axis=axis(dim, x.ndim)).astype(x.dtype)
+
+
+@lowers(aten.cumsum.default)
+def cumsum(x: Array, dim: int, *, dtype: torch.dtype | None = None) -> Array:
+    return _running(lax.cumsum, x, dim, dtype)
+
+
+@lowers(aten.cumprod.default)
+def cumprod(x: Array, dim: int, *, dtype: torch.dtype | None = None) -> Array:
+    return _running(lax.cumprod, x, dim, dtype)
+
+
+@lowers(aten.logcumsumexp.default, aten._logcumsumexp.default)
+def logcumsumexp(x: Array, dim: int) -> Array:
+    return _running(lax.cumlogsumexp, x, dim, None)
+
+
+def _extreme(better: Callable[[Array, Array], Array], x: Array, dim: int) -> Any:
+    """The last of equals wins, and the first NaN stays, as in torch."""
+    if not x.ndim:
+        return x, jnp.zeros((), jnp.int64)
+    dim = axis(dim, x.ndim)
+    place = lax.broadcasted_iota(jnp.int64, x.shape, dim)
+
+    def later(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+        take = (b[0] != b[0]) | ((a[0] == a[0]) & better(b[0], a[0]))
+        return jnp.where(take, b[0], a[0]), jnp.where(take, b[1], a[1])
+
+    return lax.associative_scan(later, (x, place), axis=dim)
+
+
+@lowers(aten.cummax.default)
+def cummax(x: Array, dim: int) -> Any:
+    return _extreme(jnp.greater_equal, x, dim)
+
+
+@lowers(aten.cummin.default)
+def cummin(x: Array, dim: int) -> Any:
+    return _extreme(jnp.less_equal, x, dim)
+
+
+@lowers(aten.diff.default)
+def diff(
+    x: Array,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Array | None = None,
+    append: Array | None = None,
+) -> Array:
+    dim = axis(dim, x.ndim)
+    parts = [p for p in (prepend, x, append) if p is not None]
+    x = lax.concatenate(promote(*parts), dim) if len(parts) > 1 else x
+    for _ in range(n):
+        high = lax.slice_in_dim(x, 1, None, axis=dim)
+        low = lax.slice_in_dim(x, 0, -1, axis=dim)
+        x = high ^ low if x.dtype == bool else high - low
+    return x
+
+
+@lowers(aten.trapezoid.dx, aten.trapz.dx)
+def trapezoid(y: Array, *, dx: float = 1, dim: int = -1) -> Array:
+    return jax.scipy.integrate.trapezoid(y, dx=dx, axis=dim).astype(y.dtype)
+
+
+@lowers(aten.trapezoid.x, aten.trapz.x)
+def trapezoid_x(y: Array, x: Array, *, dim: int = -1) -> Array:
+    return jax.scipy.integrate.trapezoid(y, x, axis=dim).astype(y.dtype)

@@ -1,57 +1,224 @@
-"""Reading and writing by index."""
+"""Reads by index: index, index_select, gather, take, searchsorted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import torch
-from jax import Array
+from jax import Array, lax
 
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.operands import axis
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
+Dim = Any  # an int or a JAX dimension expression
+_SMALL = 2**31
 
 
-@lowers(aten.index.Tensor)
-def index(x: Array, indices: Sequence[Array | None]) -> Array:
-    return x[tuple(slice(None) if i is None else i for i in indices)]
+def narrowed(index: Array, size: Dim) -> Array:
+    """Return an index in 32 bits where they suffice: 64-bit arithmetic is emulated on TPU."""
+    fits = not isinstance(size, int) or size < _SMALL
+    return index.astype(jnp.int32) if fits else index
+
+
+def wrapped(index: Array, size: Dim) -> Array:
+    """Return an index with torch's negative places counted from the end."""
+    index = narrowed(index, size)
+    if not jnp.issubdtype(index.dtype, jnp.signedinteger):
+        return index
+    return jnp.where(index < 0, index + jnp.asarray(size, index.dtype), index)
+
+
+def _data_dependent(what: str) -> UnsupportedOptionError:
+    return UnsupportedOptionError(
+        f"{what} has a shape that depends on the data",
+        hint="use torch.where or a mask that keeps the shape",
+    )
+
+
+def concrete(x: Array) -> np.ndarray[Any, Any] | None:
+    """Return the value of an array that is known while lowering, else None."""
+    return None if isinstance(x, jax.core.Tracer) else np.asarray(x)
+
+
+def without_masks(
+    x: Array, indices: Sequence[Array | None]
+) -> tuple[Array, list[Array | None]]:
+    """Return x and indices where known masks became the places they select."""
+    found: list[Array | None] = []
+    for index in indices:
+        if index is None or index.dtype not in (bool, jnp.uint8):
+            found.append(index)
+            continue
+        mask = concrete(index)
+        if mask is None:
+            raise _data_dependent("indexing with a boolean tensor")
+        found += [jnp.asarray(i) for i in np.nonzero(mask)]
+    return x, found
+
+
+def places(x: Array, indices: Sequence[Array | None]) -> tuple[Any, ...]:
+    """Return NumPy-style index of torch's list of indices."""
+    return tuple(
+        slice(None) if index is None else wrapped(index, x.shape[d])
+        for d, index in enumerate(indices)
+    )
+
+
+@lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
+def index_tensor(x: Array, indices: Sequence[Array | None]) -> Array:
+    x, known = without_masks(x, indices)
+    return x.at[places(x, known)].get(
+        mode="promise_in_bounds", wrap_negative_indices=False
+    )
 
 
 @lowers(aten.index_select.default)
 def index_select(x: Array, dim: int, index: Array) -> Array:
-    return jnp.take(x, index, axis=axis(dim, x.ndim), mode="clip")
+    """aten::index_select refuses negative places: one gather is all."""
+    if not x.ndim:
+        return x
+    dim = axis(dim, x.ndim)
+    index = narrowed(index, x.shape[dim]).reshape(-1)
+    where = (slice(None),) * dim + (index,)
+    return x.at[where].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 @lowers(aten.gather.default)
-def gather(x: Array, dim: int, index: Array, **_: Any) -> Array:
-    d = axis(dim, x.ndim)
-    own = tuple(
-        slice(None) if i == d else slice(0, n) for i, n in enumerate(index.shape)
+def gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
+    if not x.ndim or not index.ndim:
+        return jnp.broadcast_to(x.reshape(-1)[0], index.shape)
+    dim = axis(dim, x.ndim)
+    others = tuple(d for d in range(x.ndim) if d != dim)
+    for d in others:
+        if index.shape[d] != x.shape[d]:
+            x = lax.slice_in_dim(x, 0, index.shape[d], axis=d)
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=(),
+        collapsed_slice_dims=(dim,),
+        start_index_map=(dim,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
     )
-    return jnp.take_along_axis(x[own], index, axis=d, mode="clip")
+    return lax.gather(
+        x,
+        narrowed(index, x.shape[dim])[..., None],
+        numbers,
+        (1,) * x.ndim,
+        mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
 
 
-@lowers(aten.index_put.default)
-def index_put(
-    x: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False
+@lowers(aten.gather.default, target="litert")
+def gather_plain(
+    x: Array, dim: int, index: Array, *, sparse_grad: bool = False
 ) -> Array:
-    where = x.at[tuple(slice(None) if i is None else i for i in indices)]
-    return where.add(values) if accumulate else where.set(values)
+    if not x.ndim or not index.ndim:
+        return jnp.broadcast_to(x.reshape(-1)[0], index.shape)
+    where = mesh(index, axis(dim, x.ndim), x.shape)
+    return x.at[where].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
-@lowers(aten.copy.default)
-def copy(x: Array, source: Array, non_blocking: bool = False) -> Array:
-    return jnp.broadcast_to(source.astype(x.dtype), x.shape)
+def mesh(index: Array, dim: int, shape: Sequence[Dim]) -> tuple[Array, ...]:
+    """Return the full index of gather and scatter: `index` at dim, its own place elsewhere."""
+    return tuple(
+        narrowed(index, shape[d])
+        if d == dim
+        else lax.broadcasted_iota(jnp.int32, index.shape, d)
+        for d in range(index.ndim)
+    )
 
 
-@lowers(aten.fill.Scalar, aten.fill.Tensor)
-def fill(x: Array, value: Any) -> Array:
-    return jnp.full(x.shape, value, x.dtype)
+@lowers(aten.take_along_dim.default)
+def take_along_dim(x: Array, indices: Array, dim: int | None = None) -> Array:
+    if dim is None:
+        return x.reshape(-1)[indices.reshape(-1)]
+    dim = axis(dim, x.ndim)
+    common = [s if i == 1 else i for s, i in zip(x.shape, indices.shape, strict=True)]
+    shape = tuple(indices.shape[d] if d == dim else s for d, s in enumerate(common))
+    wide = tuple(x.shape[d] if d == dim else s for d, s in enumerate(common))
+    x, indices = jnp.broadcast_to(x, wide), jnp.broadcast_to(indices, shape)
+    return gather(x, dim, indices)
 
 
-@lowers(aten.zero.default)
-def zero(x: Array) -> Array:
-    return jnp.zeros_like(x)
+@lowers(aten.take.default)
+def take(x: Array, index: Array) -> Array:
+    flat = x.reshape(-1)
+    where = wrapped(index, flat.shape[0])
+    return flat.at[where].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+@lowers(aten.nonzero.default, aten.argwhere.default)
+def nonzero(x: Array) -> Array:
+    known = concrete(x)
+    if known is None:
+        raise _data_dependent("nonzero")
+    return jnp.asarray(np.argwhere(known), jnp.int64)
+
+
+@lowers(aten.where.default, aten.nonzero_numpy.default)
+def nonzero_numpy(x: Array) -> list[Array]:
+    return list(nonzero(x).T)
+
+
+@lowers(aten.masked_select.default)
+def masked_select(x: Array, mask: Array) -> Array:
+    known = concrete(mask)
+    if known is None:
+        raise _data_dependent("masked_select")
+    x, mask = jnp.broadcast_arrays(x, mask)
+    return x[np.broadcast_to(known, x.shape)]
+
+
+def _side(right: bool, side: str | None) -> str:
+    return "right" if right or side == "right" else "left"
+
+
+@lowers(aten.searchsorted.Tensor, aten.searchsorted.Scalar)
+def searchsorted(
+    sorted_sequence: Array,
+    values: Array | float,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Array | None = None,
+) -> Array:
+    """Count the boundaries before each value: no loop, and NaN goes last."""
+    if sorter is not None:
+        sorted_sequence = gather(sorted_sequence, -1, sorter)
+    v = jnp.asarray(values)[..., None]
+    edges = sorted_sequence
+    if edges.ndim > 1:
+        edges = edges[..., None, :]
+    before = ~(edges > v) if _side(right, side) == "right" else ~(edges >= v)
+    dtype = jnp.int32 if out_int32 else jnp.int64
+    return jnp.sum(before, -1, jnp.int32).astype(dtype)
+
+
+@lowers(aten.bucketize.Tensor, aten.bucketize.Scalar)
+def bucketize(
+    values: Array | float,
+    boundaries: Array,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+) -> Array:
+    return searchsorted(boundaries, values, out_int32=out_int32, right=right)
+
+
+@lowers(aten.repeat_interleave.Tensor, aten.repeat_interleave.self_Tensor)
+def repeat_interleave(*args: Any, output_size: int | None = None) -> Array:
+    tensors = [a for a in args if isinstance(a, Array)]
+    repeats, dim = tensors[-1], args[2] if len(args) > 2 else None
+    known = concrete(repeats)
+    if output_size is None and known is None:
+        raise _data_dependent("repeat_interleave without output_size")
+    total = int(known.sum()) if known is not None else output_size
+    x = lax.iota(jnp.int64, repeats.shape[0]) if len(tensors) == 1 else tensors[0]
+    return jnp.repeat(x, repeats, dim, total_repeat_length=total)

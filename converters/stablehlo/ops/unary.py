@@ -137,7 +137,7 @@ def square(x: Array) -> Array:
 
 @lowers(aten.sign.default)
 def sign(x: Array) -> Array:
-    """sign(NaN) is 0 in torch."""
+    # Of NaN it is 0 in torch.
     if x.dtype == bool:
         return x
     zero = jnp.zeros((), x.dtype)
