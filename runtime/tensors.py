@@ -68,7 +68,7 @@ def stream(tensors: Mapping[str, Source]) -> Iterator[bytes | memoryview]:
     yield struct.pack("<Q", len(text)) + text
     for name in order:
         shape, dtype, provide = tensors[name]
-        array = np.ascontiguousarray(provide())
+        array = np.asarray(provide(), order="C")
         assert array.shape == shape, name
         assert array.dtype.name == dtype, name
         yield array.reshape(-1).view(np.uint8).data

@@ -9,6 +9,7 @@ from tpu_export.converters.stablehlo.ops import binary as binary
 from tpu_export.converters.stablehlo.ops import bitwise as bitwise
 from tpu_export.converters.stablehlo.ops import casting as casting
 from tpu_export.converters.stablehlo.ops import comparison as comparison
+from tpu_export.converters.stablehlo.ops import control_flow as control_flow
 from tpu_export.converters.stablehlo.ops import convolution as convolution
 from tpu_export.converters.stablehlo.ops import counting as counting
 from tpu_export.converters.stablehlo.ops import creation as creation
@@ -35,6 +36,7 @@ from tpu_export.converters.stablehlo.ops import scattering as scattering
 from tpu_export.converters.stablehlo.ops import selection as selection
 from tpu_export.converters.stablehlo.ops import shape as shape
 from tpu_export.converters.stablehlo.ops import shuffling as shuffling
+from tpu_export.converters.stablehlo.ops import sizes as sizes
 from tpu_export.converters.stablehlo.ops import slicing as slicing
 from tpu_export.converters.stablehlo.ops import sorting as sorting
 from tpu_export.converters.stablehlo.ops import spectral as spectral
