@@ -33,6 +33,8 @@ def _norm(gap: Array, p: float) -> Array:
 @lowers(aten.cosine_similarity.default)
 def cosine_similarity(x: Array, y: Array, dim: int = 1, eps: float = 1e-8) -> Array:
     x, y = jnp.broadcast_arrays(*floating(x, y))
+    if x.ndim == 0:
+        return cosine_similarity(x[None], y[None], 0, eps)
     a, b = widen(x), widen(y)
 
     def unit(v: Array) -> Array:

@@ -59,6 +59,11 @@ def _norm_train(
     return y.astype(x.dtype), mean.reshape(-1), var.reshape(-1)
 
 
+def _saved(x: Array, mean: Array, var: Array, eps: float) -> tuple[Array, Array]:
+    """Return the statistics that torch keeps for its backward, in the dtype of x."""
+    return mean.astype(x.dtype), lax.rsqrt(var + eps).astype(x.dtype)
+
+
 def _running(
     x: Array, old: tuple[Array, Array], new: tuple[Array, Array], momentum: float
 ) -> tuple[Array, Array]:
@@ -97,7 +102,7 @@ def batch_norm_no_training(
     momentum: float,
     eps: float,
 ) -> tuple[Array, Array, Array]:
-    empty = jnp.zeros((0,), widen(x).dtype)
+    empty = jnp.zeros((0,), x.dtype)
     y = _norm_eval(x, weight, bias, running_mean, running_var, eps)
     return y, empty, empty
 
@@ -129,7 +134,7 @@ def batch_norm_no_stats(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     y, mean, var = _norm_train(x, weight, bias, eps)
-    return y, mean, lax.rsqrt(var + eps)
+    return y, *_saved(x, mean, var, eps)
 
 
 @lowers(aten._native_batch_norm_legit_functional.default)
@@ -149,7 +154,7 @@ def batch_norm_functional(
         return (*results, running_mean, running_var)
     y, mean, var = _norm_train(x, weight, bias, eps)
     new = _running(x, (running_mean, running_var), (mean, var), momentum)
-    return y, mean, lax.rsqrt(var + eps), *new
+    return y, *_saved(x, mean, var, eps), *new
 
 
 @lowers(aten.instance_norm.default)
@@ -187,8 +192,7 @@ def native_layer_norm(
     mean, var = _mean_var(widen(x), _trailing(x, normalized_shape))
     rstd = lax.rsqrt(var + eps)
     y = _affine((widen(x) - mean) * rstd, weight, bias).astype(x.dtype)
-    kept = x.dtype if weight is None else weight.dtype
-    return y, mean.astype(kept), rstd.astype(kept)
+    return y, mean.astype(x.dtype), rstd.astype(x.dtype)
 
 
 @lowers(aten.layer_norm.default)
@@ -263,5 +267,4 @@ def native_group_norm(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     y, mean, rstd = _group_norm(x, group, weight, bias, eps)
-    kept = x.dtype if weight is None else weight.dtype
-    return y, mean.astype(kept), rstd.astype(kept)
+    return y, mean.astype(x.dtype), rstd.astype(x.dtype)

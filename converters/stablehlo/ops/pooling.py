@@ -219,6 +219,44 @@ def _avg_pool(
     return (total / divisor).astype(x.dtype)
 
 
+def _avg_pool_litert(
+    x: Array,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] | int = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    rank: int,
+) -> Array:
+    # LiteRT has a fast op for windows without padding only: pad before them.
+    pads = spread(padding, rank)
+    if any(pads) and count_include_pad and not ceil_mode:
+        config = [(0, 0, 0)] * (x.ndim - rank) + [(p, p, 0) for p in pads]
+        x, padding = lax.pad(x, jnp.zeros((), x.dtype), config), 0
+    rest = (ceil_mode, count_include_pad, divisor_override)
+    return _avg_pool(x, kernel_size, stride, padding, *rest, rank=rank)
+
+
+def _as_images(pool: Callable[..., Array]) -> Callable[..., Array]:
+    """Run a pool of sequences as one of images a pixel wide: LiteRT has no other."""
+
+    def rule(
+        x: Array,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] | int = 0,
+        *rest: Any,
+    ) -> Array:
+        kernel, pads = spread(kernel_size, 1), spread(padding, 1)
+        steps = (*(spread(stride, 1) if stride else kernel), 1)
+        wide = [(*v, 1) if isinstance(v, Sequence) else v for v in rest]
+        return pool(x[..., None], (*kernel, 1), steps, (*pads, 0), *wide)[..., 0]
+
+    return rule
+
+
 _RULES: dict[str, Callable[..., Any]] = {
     "max_pool{}d.default": _max_pool,
     "max_pool{}d_with_indices.default": _max_pool_with_indices,
@@ -238,3 +276,12 @@ for _rank in (1, 2, 3):
     lowers(_overload("max_pool{}d_with_indices.default", _rank), target=_LITERT)(
         partial(_max_pool_with_indices_litert, rank=_rank)
     )
+    if _rank > 1:
+        lowers(_overload("avg_pool{}d.default", _rank), target=_LITERT)(
+            partial(_avg_pool_litert, rank=_rank)
+        )
+for _op, _pool in (
+    (aten.max_pool1d.default, _max_pool),
+    (aten.avg_pool1d.default, _avg_pool_litert),
+):
+    lowers(_op, target=_LITERT)(_as_images(partial(_pool, rank=2)))

@@ -18,6 +18,10 @@ def test_cosine_similarity(compare, dim):
     compare(aten.cosine_similarity.default, r(3, 4), r(1, 4), dim, 1.0)
 
 
+def test_cosine_similarity_of_scalars(compare):
+    compare(aten.cosine_similarity.default, r(()), r(()), 0)
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, INF])
 def test_pairwise_distance(compare, p):
     compare(aten.pairwise_distance.default, r(3, 4), r(3, 4), p)

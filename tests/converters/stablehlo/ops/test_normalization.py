@@ -54,6 +54,13 @@ def test_batch_norm_bfloat16(compare, statistics):
     compare(op, x, *affine, False, 0.1, 1e-5, False, tol=(2e-2, 2e-2))
 
 
+def test_training_statistics_keep_the_dtype(compare):
+    x = r(2, 3, 5, dtype=BF16)
+    args = (x, r(3, dtype=BF16), r(3, dtype=BF16), *stats(3, BF16), True, 0.1, 1e-5)
+    op = aten._native_batch_norm_legit_functional.default
+    compare(op, *args, tol=(2e-2, 5e-2))
+
+
 @pytest.mark.parametrize("shape", SHAPES[1:])
 def test_instance_norm(compare, shape):
     op = aten.instance_norm.default
