@@ -14,7 +14,7 @@ from torch.export.graph_signature import ConstantArgument
 from torch.utils._pytree import tree_leaves
 
 from tpu_export.converters.stablehlo.registry import Target
-from tpu_export.exporter.dims import solve
+from tpu_export.exporter.dims import check_ranges, solve
 from tpu_export.exporter.entry import (
     bind,
     exportable,
@@ -137,6 +137,7 @@ def capture(
         program = trace(module, given, for_torch(bound, shapes), strict=strict)
     wanted = asked_leaves(bound, given[1], shapes)
     captured = _captured(program, name, given, wanted)
+    check_ranges(wanted, captured.signature.dims)
     return replace(captured, model_file=source_file(model), model=model)
 
 

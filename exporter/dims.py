@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sympy
@@ -10,8 +10,10 @@ import torch
 from sympy.printing.str import StrPrinter
 from torch.export import Dim as TorchDim
 from torch.export import ExportedProgram
+from torch.utils._sympy.numbers import int_oo
 
 from tpu_export.exporter.names import identifier, unique
+from tpu_export.exporter.refusals import DimRangeError
 from tpu_export.runtime.signature import Dim, DimSize, Shape
 
 
@@ -132,6 +134,28 @@ def bounds(program: ExportedProgram, names: DimNames) -> tuple[Dim, ...]:
             high = int(upper) if isinstance(upper, sympy.Integer) else None
         dims.append(Dim(name, low, high))
     return tuple(dims)
+
+
+def check_ranges(asked: Iterable[object], dims: Sequence[Dim]) -> None:
+    """Refuse a range of torch's that leaves out sizes which the user's Dims promise.
+
+    Raises:
+        DimRangeError: names the dimension, what was asked and what holds.
+    """
+    proven = {dim.name: dim for dim in dims}
+    for part in asked:
+        for dim in axis_dims(part).values():
+            if not isinstance(dim, TorchDim) or dim.__name__ not in proven:
+                continue
+            found = proven[dim.__name__]
+            top = int_oo if found.maximum is None else found.maximum
+            if found.minimum > max(dim.min, 1) or top < dim.max:
+                raise DimRangeError(
+                    f"torch narrows {dim.__name__} from {dim.min} … {dim.max} "
+                    f"to {found.minimum} … {top}",
+                    hint=f"ask for the range that holds: Dim({dim.__name__!r}, "
+                    f"min={found.minimum}, max={found.maximum})",
+                )
 
 
 def solve(expression: str, size: int) -> tuple[str, int] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ def example_inputs(model: Any, folder: Path) -> Inputs | None:
     inputs = make(model, folder)
     if model.config.model_type in _TWO_TOWERS:
         inputs = {**_text(model, folder), **_pixels(model, folder)}
-    if model.config.is_encoder_decoder and model.main_input_name != "past_values":
+    if "decoder_input_ids" in inspect.signature(model.forward).parameters:
         start = _first(model.config, "decoder_start_token_id", "bos_token_id") or 0
         inputs["decoder_input_ids"] = torch.full((1, TOKENS // 2), start)
     return inputs
@@ -53,10 +55,25 @@ def _tokenized(model: Any, folder: Path) -> Inputs | None:
 
 def _pixels(model: Any, folder: Path) -> Inputs:
     config = getattr(model.config, "vision_config", model.config)
-    size = _first(config, "image_size") or 224
-    height, width = size if isinstance(size, list | tuple) else (size, size)
+    height, width = _image_size(config, folder)
     channels = _first(config, "num_channels", "in_channels") or 3
     return {"pixel_values": _noise(1, channels, height, width)}
+
+
+def _image_size(config: Any, folder: Path) -> tuple[int, int]:
+    """Return the height and width that the model was made for."""
+    size = _first(config, "image_size", "anchor_image_size")
+    processor = folder / "preprocessor_config.json"
+    if size is None and processor.is_file():
+        size = json.loads(processor.read_text(encoding="utf-8")).get("size")
+    if isinstance(size, dict):
+        size = [
+            size.get(k, size.get("shortest_edge", 224)) for k in ("height", "width")
+        ]
+    if isinstance(size, list | tuple):
+        height, width = size
+        return height, width
+    return (size, size) if size else (224, 224)
 
 
 def _features(model: Any, folder: Path) -> Inputs:
