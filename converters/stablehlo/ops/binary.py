@@ -105,8 +105,11 @@ def _trunc(x: Array, y: Array) -> Array:
     return jnp.trunc(x / y)
 
 
-def _power_of_two(y: Operand) -> bool:
-    return type(y) is int and y > 0 and y & (y - 1) == 0
+def _exponent(y: Operand) -> int | None:
+    """Return n when `y` is a Python int 2**n."""
+    if isinstance(y, int) and not isinstance(y, bool) and y > 0 and y & (y - 1) == 0:
+        return y.bit_length() - 1
+    return None
 
 
 def _broadcast(function: Callable[..., Array], x: Array, y: Array) -> Array:
@@ -116,10 +119,10 @@ def _broadcast(function: Callable[..., Array], x: Array, y: Array) -> Array:
 
 @lowers(aten.floor_divide.default, aten.floor_divide.Scalar)
 def floor_divide(x: Operand, y: Operand) -> Array:
-    dtype = result_type(x, y)
-    if jnp.issubdtype(dtype, jnp.signedinteger) and _power_of_two(y):
+    dtype, shift = result_type(x, y), _exponent(y)
+    if shift is not None and jnp.issubdtype(dtype, jnp.signedinteger):
         # 64-bit division is 15 times a shift on TPU.
-        return jnp.right_shift(cast(x, dtype), cast(int(y).bit_length() - 1, dtype))  # type: ignore[arg-type]
+        return jnp.right_shift(cast(x, dtype), cast(shift, dtype))
     a, b = promote(x, y)
     return _broadcast(_floor, widen(a), widen(b)).astype(dtype)
 
@@ -150,9 +153,9 @@ def div(x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Array:
 @lowers(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
 def remainder(x: Operand, y: Operand) -> Array:
     """The sign of the divisor, as in Python."""
-    dtype = result_type(x, y)
-    if jnp.issubdtype(dtype, jnp.signedinteger) and _power_of_two(y):
-        return jnp.bitwise_and(cast(x, dtype), cast(y - 1, dtype))  # type: ignore[operator]
+    dtype, shift = result_type(x, y), _exponent(y)
+    if shift is not None and jnp.issubdtype(dtype, jnp.signedinteger):
+        return jnp.bitwise_and(cast(x, dtype), cast(2**shift - 1, dtype))
     a, b = promote(x, y)
     return jnp.remainder(widen(a), widen(b)).astype(dtype)
 

@@ -87,9 +87,11 @@ def diff(
 
 @lowers(aten.trapezoid.dx, aten.trapz.dx)
 def trapezoid(y: Array, *, dx: float = 1, dim: int = -1) -> Array:
-    return jax.scipy.integrate.trapezoid(y, dx=dx, axis=dim).astype(y.dtype)
+    area = jax.scipy.integrate.trapezoid(y, dx=dx, axis=dim)
+    return jnp.asarray(area, y.dtype)
 
 
 @lowers(aten.trapezoid.x, aten.trapz.x)
 def trapezoid_x(y: Array, x: Array, *, dim: int = -1) -> Array:
-    return jax.scipy.integrate.trapezoid(y, x, axis=dim).astype(y.dtype)
+    area = jax.scipy.integrate.trapezoid(y, x, axis=dim)
+    return jnp.asarray(area, y.dtype)

@@ -18,7 +18,7 @@ def _transposed(x: Array) -> Array:
 
 @lowers(aten.inverse.default, aten.linalg_inv.default)
 def inverse(x: Array) -> Array:
-    return jnp.linalg.inv(x)
+    return jnp.asarray(jnp.linalg.inv(x))
 
 
 @lowers(aten.linalg_inv_ex.default)
@@ -35,8 +35,8 @@ def solve(a: Array, b: Array, *, left: bool = True) -> Array:
     if not left:
         return _transposed(solve(_transposed(a), _transposed(b)))
     if _is_vector(a, b):
-        return jnp.linalg.solve(a, b[..., None])[..., 0]
-    return jnp.linalg.solve(a, b)
+        return jnp.asarray(jnp.linalg.solve(a, b[..., None])[..., 0])
+    return jnp.asarray(jnp.linalg.solve(a, b))
 
 
 @lowers(aten.linalg_solve_ex.default)
@@ -122,7 +122,7 @@ def eigvalsh(x: Array, UPLO: str = "L") -> Array:  # noqa: N803
 
 @lowers(aten.det.default, aten.linalg_det.default)
 def det(x: Array) -> Array:
-    return jnp.linalg.det(x)
+    return jnp.asarray(jnp.linalg.det(x))
 
 
 @lowers(aten.linalg_slogdet.default, aten.slogdet.default)
@@ -152,12 +152,12 @@ def pinv(x: Array, rcond: float = 1e-15, hermitian: bool = False) -> Array:
 
 @lowers(aten.linalg_matrix_exp.default, aten.matrix_exp.default)
 def matrix_exp(x: Array) -> Array:
-    return jax.scipy.linalg.expm(x)
+    return jnp.asarray(jax.scipy.linalg.expm(x))
 
 
 @lowers(aten.matrix_power.default, aten.linalg_matrix_power.default)
 def matrix_power(x: Array, n: int) -> Array:
-    return jnp.linalg.matrix_power(x, n)
+    return jnp.asarray(jnp.linalg.matrix_power(x, n))
 
 
 @lowers(aten.cross.default, aten.linalg_cross.default)

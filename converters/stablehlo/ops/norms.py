@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import jax.numpy as jnp
+import numpy as np
 import torch
 from jax import Array
 
@@ -72,3 +73,9 @@ def frobenius_norm(x: Array, dim: Dims, keepdim: bool = False) -> Array:
 def dist(x: Array, other: Array, p: float = 2) -> Array:
     apart = x - other
     return _norm(apart, p, range(apart.ndim), keepdim=False)
+
+
+@lowers(aten._pdist_forward.default, aten.pdist.default)
+def pdist(x: Array, p: float = 2) -> Array:
+    row, column = np.triu_indices(x.shape[0], 1)
+    return _norm(x[row] - x[column], p, (1,), keepdim=False)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import torch
 from jax import Array, lax
 
@@ -89,7 +90,7 @@ def _identity(reduce: str, dtype: Any) -> Number:
         return 1
     if jnp.issubdtype(dtype, jnp.floating):
         return float("-inf") if reduce == "amax" else float("inf")
-    limits = jnp.iinfo(dtype)
+    limits = np.iinfo(dtype)
     return int(limits.min if reduce == "amax" else limits.max)
 
 

@@ -47,7 +47,8 @@ def clamp_max(x: Array, max: Operand) -> Array:
     aten.where.Scalar,
 )
 def where(condition: Array, x: Operand, y: Operand) -> Array:
-    return jnp.where(condition.astype(bool), *promote(x, y))
+    x, y = promote(x, y)
+    return jnp.where(condition.astype(bool), x, y)
 
 
 @lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)

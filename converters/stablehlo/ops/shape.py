@@ -158,7 +158,7 @@ def flipud(x: Array) -> Array:
 
 @lowers(aten.rot90.default)
 def rot90(x: Array, k: int = 1, dims: Sequence[int] = (0, 1)) -> Array:
-    return jnp.rot90(x, k, tuple(dims))
+    return jnp.rot90(x, k, (dims[0], dims[1]))
 
 
 @lowers(aten.roll.default)
@@ -200,14 +200,14 @@ def repeat(x: Array, repeats: Sequence[int]) -> Array:
 
 @lowers(aten.diagonal.default, aten.diagonal_copy.default)
 def diagonal(x: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
-    return jnp.diagonal(x, offset, dim1, dim2)
+    return jnp.asarray(jnp.diagonal(x, offset, dim1, dim2))
 
 
 @lowers(aten.linalg_diagonal.default)
 def linalg_diagonal(
     x: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1
 ) -> Array:
-    return jnp.diagonal(x, offset, dim1, dim2)
+    return jnp.asarray(jnp.diagonal(x, offset, dim1, dim2))
 
 
 @lowers(aten.diag.default)

@@ -115,8 +115,6 @@ def slice_dim(
     step: Dim = 1,
 ) -> Array:
     dim = axis(dim, x.ndim)
-    if isinstance(start, Array):
-        return lax.dynamic_slice_in_dim(x, start, end - start, dim)
     first, last = bounds(x.shape[dim], start, end)
     whole = isinstance(first, int) and first == 0 and last is x.shape[dim]
     if step == 1 and (whole or (first == 0 and last == x.shape[dim])):
@@ -146,7 +144,8 @@ def select(x: Array, dim: int, index: Dim) -> Array:
         return lax.dynamic_index_in_dim(x, index, dim, keepdims=False)
     if isinstance(index, int) and index < 0:
         index = x.shape[dim] + index
-    return lax.squeeze(lax.slice_in_dim(x, index, index + 1, 1, dim), (dim,))
+    row = lax.slice_in_dim(x, index, index + 1, 1, dim)
+    return jnp.squeeze(row, dim)
 
 
 @lowers(aten.unbind.int, aten.unbind_copy.int)

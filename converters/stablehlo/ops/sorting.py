@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
+import numpy as np
 import torch
 from jax import Array, lax
 
@@ -140,8 +141,8 @@ def topk_rounds(
 def _best(x: Array, free: Array, places: Array, dim: int, largest: bool) -> Pair:
     """Return the best free value and its place; places break ties with the filler."""
     floating = jnp.issubdtype(x.dtype, jnp.floating)
-    low = -jnp.inf if floating else jnp.iinfo(x.dtype).min
-    high = jnp.inf if floating else jnp.iinfo(x.dtype).max
+    low = -jnp.inf if floating else np.iinfo(x.dtype).min
+    high = jnp.inf if floating else np.iinfo(x.dtype).max
     filler = jnp.asarray(low if largest else high, x.dtype)
     reduce = jnp.max if largest else jnp.min
     value = reduce(jnp.where(free, x, filler), dim, keepdims=True)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+aten = torch.ops.aten
+INF, NAN = float("inf"), float("nan")
+
+X = torch.tensor([-7.0, -2.5, -1.0, 0.5, 2.5, 7.0])
+Y = torch.tensor([2.0, -2.0, 3.0, -0.75, 1.5, -4.0])
+N = torch.tensor([-7, -4, -1, 3, 5, 8])
+J = torch.tensor([2, -3, 4, -2, 5, 3], dtype=torch.int32)
+ZERO_D = torch.tensor(2.5, dtype=torch.float64)
+PAIRS = [
+    (X, Y),
+    (N, J),
+    (N, Y),
+    (X, ZERO_D),
+    (N, ZERO_D),
+    (X.bfloat16(), Y),
+    (X[:, None], Y),
+]
+OPS = [
+    aten.add.Tensor,
+    aten.sub.Tensor,
+    aten.mul.Tensor,
+    aten.div.Tensor,
+    aten.floor_divide.default,
+    aten.remainder.Tensor,
+    aten.fmod.Tensor,
+    aten.maximum.default,
+    aten.minimum.default,
+    aten.atan2.default,
+]
+
+
+@pytest.mark.parametrize(("x", "y"), PAIRS)
+@pytest.mark.parametrize("op", OPS)
+def test_promotion(compare, op, x, y):
+    compare(op, x, y)
+
+
+@pytest.mark.parametrize("x", [X, N, X.bfloat16(), X > 0, N.to(torch.uint8)])
+@pytest.mark.parametrize("y", [2, 3, 0.1, 0.5])
+@pytest.mark.parametrize(
+    "op",
+    [
+        aten.add.Scalar,
+        aten.mul.Scalar,
+        aten.div.Scalar,
+        aten.remainder.Scalar,
+        aten.floor_divide.Scalar,
+        aten.pow.Tensor_Scalar,
+    ],
+)
+def test_scalar(compare, op, x, y):
+    compare(op, x, y)
+
+
+@pytest.mark.parametrize("alpha", [1, 2, -3])
+@pytest.mark.parametrize("op", [aten.add.Tensor, aten.sub.Tensor, aten.rsub.Tensor])
+@pytest.mark.parametrize(("x", "y"), [(X, Y), (N, J), (X.bfloat16(), Y.bfloat16())])
+def test_alpha(compare, op, x, y, alpha):
+    compare(op, x, y, alpha=alpha)
+
+
+@pytest.mark.parametrize("mode", [None, "floor", "trunc"])
+@pytest.mark.parametrize(("x", "y"), PAIRS)
+def test_rounding_mode(compare, x, y, mode):
+    compare(aten.div.Tensor_mode, x, y, rounding_mode=mode)
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 5, -1, -2, 0.5, -0.5, 1.7])
+def test_power(compare, exponent):
+    compare(aten.pow.Tensor_Scalar, X.abs(), exponent)
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "y"),
+    [
+        (aten.pow.Tensor_Tensor, X.abs(), Y),
+        (aten.pow.Tensor_Tensor, N, J.abs()),
+        (aten.pow.Scalar, 2, Y),
+        (aten.fmax.default, torch.tensor([1, NAN, NAN]), torch.tensor([NAN, 2, NAN])),
+        (aten.maximum.default, torch.tensor([1, NAN]), torch.tensor([NAN, 2])),
+        (aten.xlogy.Tensor, torch.tensor([0, 0, 2.0]), torch.tensor([NAN, 0, 3.0])),
+        (aten.heaviside.default, X, Y),
+        (aten.gcd.default, N, J),
+        (aten.hypot.default, X, Y),
+        (aten.copysign.Tensor, X, Y),
+        (aten.logaddexp.default, X, Y),
+        (aten.nextafter.default, X, Y),
+        (aten.floor_divide.default, X, torch.zeros(6)),
+    ],
+)
+def test_more(compare, op, x, y):
+    compare(op, x, y)

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import jax
+import pytest
+import torch
+
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
+from tpu_export.converters.stablehlo.registry import find_rule
+
+aten = torch.ops.aten
+X = torch.randn(4, 5, 6)
+I = torch.tensor([[0, -1], [2, 1]])  # noqa: E741
+J = torch.tensor([3, -2])
+CASES = [
+    (aten.index.Tensor, X, [I]),
+    (aten.index.Tensor, X, [None, I]),
+    (aten.index.Tensor, X, [I, None, J]),
+    (aten.index.Tensor, X, [I, J]),
+    (aten.index.Tensor, X, [torch.tensor([True, False, True, True])]),
+    (aten.index_select.default, X, 1, J.abs()),
+    (aten.gather.default, X, 1, torch.randint(5, (3, 9, 2))),
+    (aten.gather.default, X, -1, torch.randint(6, (4, 5, 2))),
+    (aten.take.default, X, I),
+    (aten.take_along_dim.default, X, torch.randint(5, (4, 2, 6)), 1),
+    (aten.masked_select.default, X, X > 0),
+    (aten.nonzero.default, X > 0),
+    (aten.bucketize.Tensor, X, torch.tensor([-1.0, 0.0, 1.0])),
+    (aten.searchsorted.Tensor, torch.arange(5.0).expand(4, 5), torch.rand(4, 3) * 6),
+]
+
+
+@pytest.mark.parametrize("target", ["xla", "litert"])
+@pytest.mark.parametrize("case", CASES, ids=lambda c: str(c[0]))
+def test_indexing(compare, case, target):
+    compare(*case, target=target)
+
+
+def test_traced_masks_are_refused():
+    rule = find_rule(aten.index.Tensor, "xla")
+    with pytest.raises(UnsupportedOptionError):
+        jax.eval_shape(
+            lambda x, m: rule(x, [m]), jax.numpy.zeros(3), jax.numpy.zeros(3, bool)
+        )
