@@ -88,7 +88,11 @@ def _extended(x: Array, pad: Sequence[int], mode: str) -> Array:
     places, edges = _MODES[mode]
     for back, (low, high) in enumerate(_pairs(pad), start=1):
         dim = x.ndim - back
-        x = _cropped(x, dim, low, high)
+        crop = (min(low, 0), min(high, 0))
+        if (
+            mode == "circular"
+        ):  # wraps what the crop leaves; the others mirror the original
+            x, crop = _cropped(x, dim, *crop), (0, 0)
         low, high = max(low, 0), max(high, 0)
         size = x.shape[dim]
         if isinstance(size, int):
@@ -98,6 +102,7 @@ def _extended(x: Array, pad: Sequence[int], mode: str) -> Array:
         else:  # slices of a symbolic axis cannot be proved to fit
             index = places(jnp.arange(-low, size + high), size)
             x = jnp.take(x, index, axis=dim, mode="clip")
+        x = _cropped(x, dim, *crop)
     return x
 
 

@@ -64,6 +64,10 @@ def test_negative_pads_crop(compare, x, pad):
     compare(aten.pad.default, x, pad, "circular")
 
 
+def test_a_crop_of_the_whole_axis_still_replicates(compare):
+    compare(aten.pad.default, r(5, 3, 4, 4), [-4, 5, 0, 0], "replicate")
+
+
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_symbolic_axis(mode):
     (size,) = export.symbolic_shape("n")
