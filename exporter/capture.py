@@ -110,8 +110,7 @@ def capture(
     """Capture one signature of a model with torch.export.
 
     Args:
-        model: an nn.Module, a function, a bound method of a module, an
-            ExportedProgram, or the path of a .pt2 file.
+        model: an nn.Module, a function or bound method, an ExportedProgram or a .pt2.
         args: example inputs, positional.
         kwargs: example inputs by name.
         dynamic_shapes: as torch.export takes them; they name the dimensions.

@@ -49,13 +49,11 @@ def test_an_entry_builds_and_runs(name: str) -> None:
     torch.testing.assert_close(first, again)
 
 
-@pytest.mark.parametrize("name", entries())
+@pytest.mark.parametrize("name", ["efficientnet-lite0", "minilm-l6-v2", "dlrm"])
 def test_second_inputs_differ_from_the_example(name: str) -> None:
-    entry = zoo.entry(name)
     _, args, kwargs = build(name)
-    own = entry.second_inputs(1)
-    if own is None:
-        pytest.skip("inputs are drawn like the example")
+    own = zoo.entry(name).second_inputs(1)
+    assert own is not None
     first = [
         leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
     ]
