@@ -7,62 +7,14 @@ aten = torch.ops.aten
 INF, NAN = float("inf"), float("nan")
 
 EDGES = torch.tensor([-INF, -3.5, -2.5, -1, -0.3, -0.0, 0, 0.3, 1, 2.5, 3.5, INF, NAN])
-NAMES = [
-    "abs",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "ceil",
-    "cos",
-    "cosh",
-    "deg2rad",
-    "erf",
-    "erfc",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
-    "frac",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "neg",
-    "rad2deg",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "sgn",
-    "sign",
-    "signbit",
-    "sin",
-    "sinc",
-    "sinh",
-    "sqrt",
-    "square",
-    "tan",
-    "trunc",
-    "nan_to_num",
-    "positive",
-]
-INTEGER = [
-    "abs",
-    "ceil",
-    "cos",
-    "exp",
-    "floor",
-    "neg",
-    "reciprocal",
-    "round",
-    "sgn",
-    "sign",
-    "signbit",
-    "sqrt",
-    "square",
-]
+NAMES = (  # noqa: SIM905
+    "abs acos acosh asin asinh atan atanh ceil cos cosh deg2rad erf erfc exp exp2 expm1 "
+    "floor frac log log10 log1p log2 neg rad2deg reciprocal round rsqrt sgn sign signbit "
+    "sin sinc sinh sqrt square tan trunc nan_to_num positive"
+).split()
+INTEGER = (  # noqa: SIM905
+    "abs ceil cos exp floor neg reciprocal round sgn sign signbit sqrt square"
+).split()
 
 
 def overload(name):
