@@ -225,9 +225,8 @@ def unfold(x: Array, dim: int, size: int, step: int) -> Array:
         x = x.reshape((*x.shape[:dim], count, size, *x.shape[dim + 1 :]))
     else:
         starts = lax.iota(jnp.int32, count)[:, None] * step
-        x = jnp.take(
-            x, starts + lax.iota(jnp.int32, size), axis=dim, mode="promise_in_bounds"
-        )
+        where = (slice(None),) * dim + (starts + lax.iota(jnp.int32, size),)
+        x = x.at[where].get(mode="promise_in_bounds", wrap_negative_indices=False)
     return jnp.moveaxis(x, dim + 1, -1)
 
 
