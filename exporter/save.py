@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from tpu_export import __version__
+from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.converters.tpu.compile import CompiledTarget
-from tpu_export.exporter.arrays import as_numpy
 from tpu_export.runtime.artifact import ArtifactWriter
 from tpu_export.runtime.manifest import (
     FORMAT_VERSION,

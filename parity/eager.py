@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from tpu_export.exporter.arrays import as_numpy
+from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.exporter.capture import Captured
 from tpu_export.runtime.signature import Tree
 

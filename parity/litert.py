@@ -90,7 +90,7 @@ class _PendingFile:
 @contextmanager
 def tflite(job: Job) -> Iterator[Pending]:
     """Make a .tflite from every signature of the job."""
-    from tpu_export.exporter.arrays import as_numpy
+    from tpu_export.converters.stablehlo.arrays import as_numpy
 
     stage = job.stages.stage
     with stage("lower"):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from tpu_export.exporter.arrays import as_numpy
+from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.parity.eager import Array, Call, Run, Sample, flatten_like
 from tpu_export.runtime.program import Program
 from tpu_export.runtime.signature import Signature

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -112,6 +115,23 @@ def read(data: memoryview, entry: str) -> dict[str, Array]:
         offset = end
     require(offset == len(body), "bytes after the last tensor")
     return arrays
+
+
+def write_file(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays as a safetensors file."""
+    sources: dict[str, Source] = {
+        name: (array.shape, array.dtype.name, partial(np.asarray, array))
+        for name, array in arrays.items()
+    }
+    with path.open("wb") as file:
+        file.writelines(stream(sources))
+
+
+def map_file(path: Path) -> dict[str, Array]:
+    """Return the tensors of a safetensors file, mapped, not read into memory."""
+    with path.open("rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return read(memoryview(data), path.name)
 
 
 def _header(text: bytes, entry: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ OURS: dict[str, set[str]] = {
 }
 # What converters may know of the runtime: errors and the types of the artifact, and the one
 # adapter to portable StableHLO.
-CONVERTERS_MAY_IMPORT = {"errors", "signature", "manifest", "stablehlo", "devices", "expressions"}
+CONVERTERS_MAY_IMPORT = {"errors", "signature", "manifest", "stablehlo", "devices", "expressions", "tensors"}
 RUNTIME_NEVER = {"torch", "transformers", "onnx", "litert_converter", "pickle"}
 LIMIT_LINES = 300
 

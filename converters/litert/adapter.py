@@ -1,0 +1,162 @@
+"""The only file that touches litert_converter's private API. Imported in workers only.
+
+Written for litert-converter 0.5; `probe` says whether the installed one has what is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from litert_converter.mlir import ir, passmanager
+from litert_converter.mlir._mlir_libs import converter_api_ext as api
+from litert_converter.mlir.dialects import arith, stablehlo
+
+# Smaller constants are folded by the converter's passes, which see dense ones only; biases
+# too must be dense to be folded into the op before them.
+_RESOURCE_BYTES = 4096
+_USED = (
+    "ConvertToTFLConfig",
+    "export_flatbuffer_to_file",
+    "merge_modules",
+    "prepare_mlir_context",
+    "run_convert_to_tfl_passes",
+    "set_signature",
+)
+
+
+@dataclass(frozen=True)
+class SignatureJob:
+    """One signature to convert.
+
+    Attributes:
+        name: of the signature.
+        module: portable StableHLO with static shapes.
+        weights: an array for each leading argument, in order.
+        inputs: names of the other arguments; outputs: of the results.
+    """
+
+    name: str
+    module: bytes
+    weights: Sequence[np.ndarray[Any, np.dtype[Any]]]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
+def probe() -> list[str]:
+    """Return the names that the installed converter lacks."""
+    return [name for name in _USED if not hasattr(api, name)]
+
+
+class Conversion:
+    """Parses the signatures of one file, and converts them together."""
+
+    def __init__(self) -> None:
+        self._context = ir.Context()
+        api.prepare_mlir_context(self._context)
+        self._modules: list[Any] = []
+
+    def parse(self, module: bytes) -> Any:
+        """Return a portable artifact as an MLIR module."""
+        with self._context, ir.Location.unknown():
+            return stablehlo.deserialize_portable_artifact(self._context, module)
+
+    def add(self, job: SignatureJob, module: Any) -> None:
+        """Bake the weights into a parsed module and name its signature."""
+        with self._context, ir.Location.unknown():
+            function = _main(module)
+            _bake(function, job.name, job.weights)
+            api.set_signature(
+                module.operation, job.name, list(job.inputs), list(job.outputs)
+            )
+        self._modules.append(module)
+
+    def convert(self, path: Path) -> None:
+        """Write the .tflite.
+
+        Raises:
+            RuntimeError: of the converter, with its diagnostics.
+        """
+        with self._context, ir.Location.unknown():
+            merged = api.merge_modules(self._modules)
+            config = api.ConvertToTFLConfig()
+            config.model_origin_framework = "PYTORCH"
+            config.unsafe_fuse_dynamic_shaped_broadcast = True
+            config.canonicalizing_inf_as_min_max_float = False
+            config.enable_x64 = True
+            api.run_convert_to_tfl_passes(merged, passmanager.PassManager(), config)
+            api.export_flatbuffer_to_file(merged.operation, str(path))
+
+
+def operations(module: Any) -> list[tuple[str, Any]]:
+    """Return (name, operation) of every StableHLO op, nested ones too."""
+    found: list[tuple[str, Any]] = []
+
+    def visit(operation: Any) -> ir.WalkResult:
+        found.append((operation.name, operation))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _main(module: Any) -> Any:
+    for operation in module.body.operations:
+        name = operation.attributes["sym_name"]
+        if ir.StringAttr(name).value == "main":
+            return operation
+    message = "a portable artifact without @main"
+    raise AssertionError(message)
+
+
+def _bake(
+    function: Any, name: str, weights: Sequence[np.ndarray[Any, np.dtype[Any]]]
+) -> None:
+    """Replace the leading arguments by constants that refer to the arrays' memory."""
+    block = function.regions[0].blocks[0]
+    count = len(weights)
+    with ir.InsertionPoint.at_block_begin(block):
+        for index, (argument, array) in enumerate(
+            zip(list(block.arguments)[:count], weights, strict=True)
+        ):
+            kind = ir.RankedTensorType(argument.type)
+            attribute = _constant(f"{name}.{index}", array, kind)
+            argument.replace_all_uses_with(arith.ConstantOp(kind, attribute).result)
+    for index in reversed(range(count)):
+        block.erase_argument(index)
+    old = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    new = ir.FunctionType.get(old.inputs[count:], old.results)
+    function.attributes["function_type"] = ir.TypeAttr.get(new)
+    if "arg_attrs" in function.attributes:
+        kept = list(ir.ArrayAttr(function.attributes["arg_attrs"]))[count:]
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get(kept)
+
+
+def _constant(name: str, array: np.ndarray[Any, np.dtype[Any]], kind: Any) -> Any:
+    vector = array.ndim <= 1 or max(array.shape, default=0) == array.size
+    if not vector and array.nbytes >= _RESOURCE_BYTES:
+        memory = memoryview(array)
+        return ir.DenseResourceElementsAttr.get_from_buffer(memory, name, kind)
+    dense = np.array(array)  # a copy of its own: a small mapped view may be read-only
+    if dense.dtype == np.bool_:
+        return ir.DenseElementsAttr.get(
+            np.packbits(dense, axis=None, bitorder="little"),
+            type=kind.element_type,
+            shape=kind.shape,
+        )
+    return ir.DenseElementsAttr.get(dense, type=kind.element_type, shape=kind.shape)
+
+
+def names_of(spec: Mapping[str, Sequence[Mapping[str, str]]], side: str) -> list[str]:
+    """Return how LiteRT names the slots of one side: state and inputs written to qualified."""
+    result = []
+    for slot in spec[side]:
+        kind, name = slot["kind"], slot["name"]
+        if kind in ("weight", "prepared"):
+            continue
+        qualified = kind == "state" or (kind == "input" and side == "results")
+        result.append(f"{kind}.{name}" if qualified else name)
+    return result

@@ -1,0 +1,233 @@
+"""Lowered programs to one .tflite: weights prepared, converted in a worker, tried out."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+
+from tpu_export.converters.litert.errors import (
+    LiteRtConversionError,
+    LiteRtCrashedError,
+    LiteRtMismatchError,
+    LiteRtUnsupportedOpsError,
+)
+from tpu_export.converters.litert.flatbuffer import op_histograms
+from tpu_export.converters.litert.model import (
+    Engine,
+    LiteRtModel,
+    LiteRtReport,
+    run_file,
+)
+from tpu_export.converters.litert.process import run_module
+from tpu_export.converters.stablehlo.arrays import as_numpy
+from tpu_export.converters.stablehlo.program import LoweredProgram
+from tpu_export.runtime.devices import XLA_CPU_OPTIONS
+from tpu_export.runtime.signature import FunctionSpec, Slot
+from tpu_export.runtime.stablehlo import portable_callable, static_shapes
+from tpu_export.runtime.tensors import Array, write_file
+
+_WORKER = "tpu_export.converters.litert.worker"
+_ENGINES: tuple[Engine, ...] = ("interpreter", "compiled")
+_REFUSED_DTYPES = {
+    "complex64": "LiteRT has no complex arithmetic",
+    "complex128": "LiteRT has no complex arithmetic",
+    "float64": "LiteRT's kernels have no float64",
+    "bfloat16": "LiteRT's CPU kernels have no bfloat16; convert the model to float32",
+    "float16": "LiteRT's CPU kernels compute in float32; convert the model to float32",
+}
+
+
+def convert(
+    programs: Mapping[str, LoweredProgram], *, dims: Mapping[str, int] | None = None
+) -> LiteRtModel:
+    """Convert lowered signatures to a .tflite with one signature for each.
+
+    Args:
+        programs: lowered for target "litert", by signature name.
+        dims: a size for every dynamic dimension.
+
+    Raises:
+        LiteRtUnsupportedOpsError: ops or dtypes that LiteRT cannot hold, all at once.
+        LiteRtConversionError: the converter refused; its own words.
+        LiteRtCrashedError: the converter or an engine died.
+        LiteRtUnloadableError: an engine cannot load or run what came out.
+        LiteRtMismatchError: it runs, and computes something else than XLA.
+    """
+    start = time.perf_counter()
+    folder = tempfile.TemporaryDirectory(prefix="tpu-export-litert-")
+    place = Path(folder.name)
+    _check_dtypes(programs)
+    trials = {n: _write_job(place, n, p, dims or {}) for n, p in programs.items()}
+    specs = {name: _job_spec(p) for name, p in programs.items()}
+    (place / "job.json").write_text(json.dumps(specs))
+    status, words = run_module(_WORKER, str(place))
+    if status != 0:
+        raise _explained(place / "error.json", status, words)
+    path = place / "model.tflite"
+    report = LiteRtReport(
+        size=path.stat().st_size,
+        seconds=time.perf_counter() - start,
+        ops=op_histograms(path),
+    )
+    signatures = {name: p.signature for name, p in programs.items()}
+    model = LiteRtModel(path, signatures, report, folder)
+    for name, trial in trials.items():
+        _try_out(model, name, trial)
+    return model
+
+
+class _Trial:
+    """A call on zeros, and what XLA makes of it."""
+
+    def __init__(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+
+
+def _write_job(
+    folder: Path, name: str, program: LoweredProgram, dims: Mapping[str, int]
+) -> _Trial:
+    """Write a signature's static module and its baked weights; run it once on XLA."""
+    spec = program.main.spec
+    with jax.enable_x64(True):
+        function = portable_callable(program.main.module("cpu"), spec, "cpu")
+        shapes = static_shapes(spec.arguments, dims)
+        module = program.main.module("cpu")
+        if any(isinstance(d, str) for s in spec.arguments for d in s.shape):
+            static = export.export(jax.jit(function, keep_unused=True))(*shapes)
+            module = bytes(static.mlir_module_serialized)
+        weights = _leading(program)
+        rest = [s for s in spec.arguments if s.kind in ("state", "input")]
+        zeros = [np.zeros(s.shape, s.dtype) for s in shapes[len(weights) :]]
+        given = [
+            as_numpy(program.weights[s.name]) if s.kind == "state" else z
+            for s, z in zip(rest, zeros, strict=True)
+        ]
+        compiled = jax.jit(function, keep_unused=True).lower(*shapes)
+        results = compiled.compile(compiler_options=dict(XLA_CPU_OPTIONS))(
+            *weights.values(), *given
+        )
+    (folder / f"{name}.mlirbc").write_bytes(module)
+    write_file(folder / f"{name}.safetensors", weights)
+    return _Trial(
+        dict(zip(_names(rest, result=False), given, strict=True)),
+        dict(
+            zip(
+                _names(spec.results, result=True), map(np.asarray, results), strict=True
+            )
+        ),
+    )
+
+
+def _leading(program: LoweredProgram) -> dict[str, Array]:
+    """Return main's weight and prepared arguments, by a key for each."""
+    prepared: dict[str, Any] = {}
+    prepare = program.prepare
+    if prepare is not None:
+        spec = prepare.spec
+        function = portable_callable(prepare.module("cpu"), spec, "cpu")
+        lowered = jax.jit(function, keep_unused=True).lower(
+            *static_shapes(spec.arguments, {})
+        )
+        arrays = [as_numpy(program.weights[s.name]) for s in spec.arguments]
+        results = lowered.compile(compiler_options=dict(XLA_CPU_OPTIONS))(*arrays)
+        prepared = dict(zip((s.name for s in spec.results), results, strict=True))
+    return {
+        f"{s.kind}/{s.name}": np.asarray(prepared[s.name])
+        if s.kind == "prepared"
+        else as_numpy(program.weights[s.name])
+        for s in _leading_slots(program.main.spec)
+    }
+
+
+def _leading_slots(spec: FunctionSpec) -> list[Slot]:
+    return [s for s in spec.arguments if s.kind in ("weight", "prepared")]
+
+
+def _job_spec(program: LoweredProgram) -> dict[str, Any]:
+    spec = program.main.spec
+
+    def plain(slots: Iterable[Slot]) -> list[dict[str, str]]:
+        return [{"kind": s.kind, "name": s.name} for s in slots]
+
+    return {
+        "weights": [f"{s.kind}/{s.name}" for s in _leading_slots(spec)],
+        "arguments": plain(spec.arguments),
+        "results": plain(spec.results),
+    }
+
+
+def _names(slots: Iterable[Slot], *, result: bool) -> list[str]:
+    """Return how LiteRT names slots: state, and inputs that come back, are qualified."""
+    return [
+        f"{s.kind}.{s.name}"
+        if s.kind == "state" or (result and s.kind == "input")
+        else s.name
+        for s in slots
+    ]
+
+
+def _check_dtypes(programs: Mapping[str, LoweredProgram]) -> None:
+    problems = {
+        f"{slot.kind} {slot.name!r} is {slot.dtype}: {_REFUSED_DTYPES[slot.dtype]}"
+        for program in programs.values()
+        for slot in (*program.main.spec.arguments, *program.main.spec.results)
+        if slot.dtype in _REFUSED_DTYPES
+    }
+    if problems:
+        raise LiteRtUnsupportedOpsError(sorted(problems))
+
+
+def _explained(path: Path, status: int, words: str) -> Exception:
+    if not path.exists():
+        return LiteRtCrashedError(
+            f"litert-converter died with status {status}: {words}",
+            hint="export for cloud-tpu only, and report the model",
+        )
+    error = json.loads(path.read_text())
+    if "refused" in error:
+        return LiteRtUnsupportedOpsError(error["refused"])
+    detail = " ".join(str(error["failed"]).split())[:600]
+    return LiteRtConversionError(
+        f"litert-converter refused the program: {detail}",
+        hint="the message names the op; give it a rule for LiteRT with "
+        '@tpu_export.lowers(op, target="litert")',
+    )
+
+
+def _try_out(model: LiteRtModel, name: str, trial: _Trial) -> None:
+    """Load and run the file in both engines, on zeros, and compare with XLA."""
+    for engine in _ENGINES:
+        with tempfile.TemporaryDirectory() as folder:
+            got = run_file(model.path, name, engine, trial.inputs, Path(folder))
+        for output, expected in trial.outputs.items():
+            if not _close(got[output], expected):
+                raise LiteRtMismatchError(
+                    f"output {output!r} of {name!r} in LiteRT's {engine} differs from "
+                    "XLA on zero inputs",
+                    hint="please report the model; export for cloud-tpu meanwhile",
+                )
+
+
+def _close(actual: Array, expected: Array) -> bool:
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return False
+    if expected.dtype.kind not in "f":
+        return bool(np.array_equal(actual, expected))
+    finite = expected[np.isfinite(expected)]
+    scale = (
+        float(np.sqrt(np.mean(finite.astype(np.float64) ** 2))) if finite.size else 0.0
+    )
+    return bool(
+        np.allclose(
+            actual, expected, rtol=1e-3, atol=1e-3 * scale + 1e-6, equal_nan=True
+        )
+    )

@@ -1,0 +1,164 @@
+"""A converted model: a .tflite on disk that has loaded and run in both LiteRT engines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from tpu_export.converters.litert.errors import (
+    LiteRtCrashedError,
+    LiteRtInputError,
+    LiteRtUnloadableError,
+)
+from tpu_export.converters.litert.flatbuffer import Histogram
+from tpu_export.converters.litert.process import run_module
+from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.signature import Signature
+from tpu_export.runtime.tensors import Array, map_file, write_file
+
+Engine: TypeAlias = Literal["interpreter", "compiled"]
+_ENGINE = "tpu_export.converters.litert.engine"
+
+
+class LiteRtWriteError(TpuExportError):
+    """The .tflite cannot be written where it should."""
+
+    code = "TPX-0607"
+
+
+@dataclass(frozen=True)
+class LiteRtReport:
+    """What a conversion made.
+
+    Attributes:
+        size: bytes of the .tflite.
+        seconds: of the conversion, without lowering.
+        ops: count of each LiteRT op, per signature.
+    """
+
+    size: int
+    seconds: float
+    ops: Mapping[str, Histogram]
+
+
+@dataclass(frozen=True)
+class LiteRtModel:
+    """A .tflite. Its file is temporary until save().
+
+    State slots are inputs and outputs named "state.NAME"; an input that forward() writes to
+    has an output "input.NAME".
+    """
+
+    path: Path
+    signatures: Mapping[str, Signature]
+    report: LiteRtReport
+    _folder: tempfile.TemporaryDirectory[str] = field(repr=False)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the .tflite atomically and return its path.
+
+        Raises:
+            LiteRtWriteError: the file cannot be written.
+        """
+        final = Path(path)
+        partial = final.with_name(f".{final.name}.{os.getpid()}.partial")
+        try:
+            shutil.copyfile(self.path, partial)
+            with partial.open("rb+") as file:
+                os.fsync(file.fileno())
+            partial.replace(final)
+        except OSError as error:
+            raise LiteRtWriteError(
+                f"cannot write {final}: {error.strerror or error}",
+                hint="choose another --output, create its folder, or free some space",
+            ) from error
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+        return final
+
+    def run(
+        self,
+        *,
+        signature: str | None = None,
+        engine: Engine = "interpreter",
+        **inputs: Any,
+    ) -> dict[str, Array]:
+        """Run a signature once in a worker process; returns outputs by name.
+
+        Args:
+            signature: by default the only one, or "forward".
+            engine: LiteRT's Interpreter or its CompiledModel, both on the CPU.
+            inputs: arrays by input name (``**{"cache.0.key": …}`` for nested ones).
+
+        Raises:
+            LiteRtInputError: names, shapes or dtypes do not fit.
+            LiteRtUnloadableError: the engine refuses the file.
+        """
+        name = signature or (
+            "forward" if len(self.signatures) > 1 else next(iter(self.signatures))
+        )
+        arrays = self._checked(name, inputs)
+        with tempfile.TemporaryDirectory() as folder:
+            return run_file(self.path, name, engine, arrays, Path(folder))
+
+    def _checked(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        if name not in self.signatures:
+            raise LiteRtInputError(
+                f"no signature {name!r}", hint=f"there are {', '.join(self.signatures)}"
+            )
+        specs = input_specs(self.signatures[name])
+        arrays = {key: np.asarray(value) for key, value in inputs.items()}
+        problems = [f"unknown input {key!r}" for key in arrays if key not in specs]
+        problems += [f"missing input {key!r}" for key in specs if key not in arrays]
+        problems += [
+            f"{key} has dtype {array.dtype}, expected {specs[key]}"
+            for key, array in arrays.items()
+            if key in specs and array.dtype.name != specs[key]
+        ]
+        if problems:
+            wanted = ", ".join(f"{key}: {dtype}" for key, dtype in specs.items())
+            raise LiteRtInputError("; ".join(problems), hint=f"{name} takes {wanted}")
+        return arrays
+
+
+def input_specs(signature: Signature) -> dict[str, str]:
+    """Return the dtype of every input of a .tflite signature, state slots included."""
+    return {
+        **{f"state.{slot.name}": slot.dtype for slot in signature.state},
+        **{spec.name: spec.dtype for spec in signature.inputs},
+    }
+
+
+def run_file(
+    path: Path,
+    signature: str,
+    engine: Engine,
+    inputs: Mapping[str, Array],
+    folder: Path,
+) -> dict[str, Array]:
+    """Run one call of a .tflite in a worker process, through files in `folder`."""
+    (folder / "call.json").write_text(json.dumps({"signature": signature}))
+    write_file(folder / "inputs.safetensors", inputs)
+    status, words = run_module(_ENGINE, str(path), engine, str(folder))
+    if status < 0:
+        raise LiteRtCrashedError(
+            f"LiteRT's {engine} died by signal {-status} on signature {signature!r}",
+            hint="export for cloud-tpu only, and report the model with `tpu-export doctor`",
+        )
+    if status != 0:
+        raise LiteRtUnloadableError(
+            f"LiteRT's {engine} cannot run signature {signature!r}: {words}",
+            hint="the ops it names need another form; `tpu-export ops MODEL` lists them",
+        )
+    results = map_file(folder / "outputs.safetensors")
+    return {name: np.array(array) for name, array in results.items()}

@@ -1,0 +1,53 @@
+"""What the installed converter is known to get wrong, found before it is asked.
+
+Each entry was seen on litert-converter 0.5 with ai-edge-litert 2.3; tests/converters/litert
+runs them against the installed one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+_PLACE = re.compile(r'"[^"]*?([^/"]*/[\w.]+/[^/"]*:\d+)')
+
+REFUSED = {
+    "stablehlo.sort": "becomes an op that the runtime cannot load",
+    "chlo.top_k": "becomes an op that the runtime cannot load",
+    "stablehlo.scatter": "becomes an op that the runtime cannot load",
+    "stablehlo.while": "fails in the flatbuffer export",
+    "stablehlo.custom_call": "has no LiteRT form",
+    "stablehlo.fft": "has no LiteRT form",
+    "stablehlo.cholesky": "has no LiteRT form",
+    "stablehlo.triangular_solve": "has no LiteRT form",
+    "stablehlo.complex": "has no LiteRT form",
+    "stablehlo.rng_bit_generator": "has no LiteRT form",
+}
+
+
+def refused(operations: Iterable[tuple[str, Any]]) -> list[str]:
+    """Return a line for every op that must not reach the converter."""
+    problems: dict[str, None] = {}
+    for name, operation in operations:
+        reason = REFUSED.get(name) or _CHECKS.get(name, lambda _: None)(operation)
+        if reason:
+            problems[f"{name} at {place(operation)}: {reason}"] = None
+    return list(problems)
+
+
+def place(operation: Any) -> str:
+    """Return "module.path/aten.op/model.py:31" of an op, from its location."""
+    found = _PLACE.search(str(operation.location))
+    return found.group(1).removeprefix("jit(main)") if found else "an unknown place"
+
+
+def _dilated(operation: Any) -> str | None:
+    """Transposed convolutions with asymmetric padding come out wrong."""
+    if "lhs_dilation" not in operation.attributes:
+        return None
+    values = list(operation.attributes["lhs_dilation"])
+    return "a dilated input comes out wrong" if any(v != 1 for v in values) else None
+
+
+_CHECKS: dict[str, Callable[[Any], str | None]] = {"stablehlo.convolution": _dilated}

@@ -1,0 +1,62 @@
+"""Convert one job directory: ``python -m tpu_export.converters.litert.worker DIRECTORY``.
+
+A process of its own, because the converter can crash. It imports neither torch nor jax.
+Reads job.json, SIGNATURE.mlirbc and SIGNATURE.safetensors; writes model.tflite, or
+error.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tpu_export.converters.litert.adapter import (
+    Conversion,
+    SignatureJob,
+    names_of,
+    operations,
+)
+from tpu_export.converters.litert.scan import refused
+from tpu_export.runtime.tensors import map_file
+
+
+def main(argv: Sequence[str]) -> int:
+    """Convert the job in a directory."""
+    folder = Path(argv[1])
+    signatures = json.loads((folder / "job.json").read_text())
+    conversion = Conversion()
+    jobs = [_job(folder, name, spec) for name, spec in signatures.items()]
+    parsed = [conversion.parse(job.module) for job in jobs]
+    problems = [p for module in parsed for p in refused(operations(module))]
+    if problems:
+        return _fail(folder, "refused", problems)
+    try:
+        for job, module in zip(jobs, parsed, strict=True):
+            conversion.add(job, module)
+        conversion.convert(folder / "model.tflite")
+    except (RuntimeError, ValueError) as error:  # what the bindings raise
+        return _fail(folder, "failed", str(error))
+    return 0
+
+
+def _job(folder: Path, name: str, spec: dict[str, Any]) -> SignatureJob:
+    weights = map_file(folder / f"{name}.safetensors")
+    return SignatureJob(
+        name=name,
+        module=(folder / f"{name}.mlirbc").read_bytes(),
+        weights=[weights[key] for key in spec["weights"]],
+        inputs=names_of(spec, "arguments"),
+        outputs=names_of(spec, "results"),
+    )
+
+
+def _fail(folder: Path, kind: str, detail: object) -> int:
+    (folder / "error.json").write_text(json.dumps({kind: detail}))
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
