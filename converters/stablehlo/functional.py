@@ -115,7 +115,13 @@ def _rebinding(
 
 
 def _needs_torch(node: Node) -> bool:
-    """Whether a write is hidden from the schema, or has no functional twin."""
+    """Whether only torch can make the node explicit.
+
+    A write that the schema hides, a write without a functional twin, or vmap's own calls,
+    which torch leaves in a graph before it is decomposed.
+    """
+    if getattr(node.target, "__module__", "").startswith("torch._functorch"):
+        return True
     flag = _TRAINING.get(node.target)
     if flag is not None and len(node.args) > flag and node.args[flag]:
         return True

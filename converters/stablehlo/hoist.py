@@ -60,6 +60,7 @@ def split(closed: ClosedJaxpr, n_weights: int, slack: float = SLACK) -> Split:
         [*boundary, *jaxpr.invars[n_weights:]],
         known.results,
         main,
+        debug_info=jaxpr.debug_info.with_unknown_names(),
     )
     return Split(
         prepare,
@@ -222,5 +223,11 @@ def _prepare(
             body.append(eqn)
             wanted.update(v for v in eqn.invars if isinstance(v, Var))
     used = [w for w in weights if w in wanted]
-    jaxpr = Jaxpr(closed.jaxpr.constvars, used, computed, body[::-1])
+    jaxpr = Jaxpr(
+        closed.jaxpr.constvars,
+        used,
+        computed,
+        body[::-1],
+        debug_info=closed.jaxpr.debug_info.with_unknown_names(),
+    )
     return ClosedJaxpr(jaxpr, closed.consts), used

@@ -142,7 +142,11 @@ def _assemble(
     else:
         invars.pop(position)
     closed = ClosedJaxpr(
-        jaxpr.jaxpr.replace(invars=invars, outvars=outvars, debug_info=None),
+        jaxpr.jaxpr.replace(
+            invars=invars,
+            outvars=outvars,
+            debug_info=jaxpr.jaxpr.debug_info.with_unknown_names(),
+        ),
         jaxpr.consts,
     )
     specs = signature.state

@@ -1,0 +1,88 @@
+"""One body for tables of modules: through the artifact, as a serving process runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from tpu_export.converters.stablehlo.arrays import as_numpy
+from tpu_export.exporter.capture import Captured, capture
+from tpu_export.exporter.save import save
+from tpu_export.exporter.stages import Lowered, lower
+from tpu_export.parity.eager import flatten_like
+from tpu_export.runtime.program import Program, load
+
+
+@pytest.fixture
+def run_module(tmp_path: Path) -> Callable[..., tuple[Captured, Lowered, Program]]:
+    """run_module(module, args, kwargs=None, …) -> captured, lowered, loaded program."""
+
+    def body(module: Any, args: Any, kwargs: Any = None, **options: Any) -> Any:
+        captured = capture(module, args, kwargs or {}, **options)
+        lowered = lower(captured)
+        path = tmp_path / "m.tpuexe"
+        with save(path, {captured.name: lowered.program}, {}) as writer:
+            writer.commit()
+        return captured, lowered, load(path, device="cpu")
+
+    return body
+
+
+@pytest.fixture
+def check_module(run_module: Any) -> Callable[..., Lowered]:
+    """Compare a module with its artifact: outputs, written inputs and buffers of each call.
+
+    check_module(module, args, kwargs=None, more=(), calls=1, tol=None, dynamic_shapes=None):
+    `more` are further (args) of other sizes; `calls` repeats each.
+    """
+
+    def body(
+        module: Any, args: Any, kwargs: Any = None, *, more: Any = (), calls: int = 1,
+        tol: Any = None, **options: Any,
+    ) -> Lowered:  # fmt: skip
+        captured, lowered, program = run_module(module, args, kwargs, **options)
+        limits = {} if tol is None else {"rtol": tol[0], "atol": tol[1]}
+        for given in [args, *more]:
+            for _ in range(calls):
+                theirs = pytree.tree_map_only(
+                    torch.Tensor, torch.clone, (given, kwargs or {})
+                )
+                ours = pytree.tree_map_only(
+                    torch.Tensor, lambda t: np.array(as_numpy(t)), theirs
+                )
+                with torch.no_grad():
+                    want = module(*theirs[0], **theirs[1])
+                got = program(*ours[0], **ours[1])
+                _compare(captured, got, want, limits)
+                leaves = zip(*map(pytree.tree_leaves, (ours, theirs)), strict=True)
+                for mine, theirs_ in leaves:
+                    if isinstance(theirs_, torch.Tensor):
+                        torch.testing.assert_close(to_torch(mine), theirs_, **limits)
+        for name, buffer in getattr(module, "named_buffers", dict)():
+            if name in program.state:
+                torch.testing.assert_close(to_torch(program.state[name]), buffer)
+        return lowered
+
+    return body
+
+
+def _compare(captured: Captured, got: Any, want: Any, limits: Any) -> None:
+    tree = captured.signature.output_tree
+    pairs = zip(flatten_like(tree, got), flatten_like(tree, want), strict=True)
+    for mine, theirs in pairs:
+        expected = theirs if isinstance(theirs, torch.Tensor) else torch.tensor(theirs)
+        torch.testing.assert_close(
+            to_torch(mine), expected.contiguous(), equal_nan=True, **limits
+        )
+
+
+def to_torch(array: np.ndarray) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))

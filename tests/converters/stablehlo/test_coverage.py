@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from tpu_export.converters.stablehlo.coverage import UnsupportedOpsError, coverage
+from tpu_export.exporter.capture import capture
+
+
+@torch.library.custom_op("tpx_test::mystery", mutates_args=())
+def mystery(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+@torch.library.custom_op("tpx_test::riddle", mutates_args=())
+def riddle(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+for _op in (mystery, riddle):
+    _op.register_fake(torch.empty_like)
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return mystery(mystery(x)) + riddle(torch.nn.functional.huber_loss(x, x * 2))
+
+
+def test_all_unsupported_ops_are_reported_at_once() -> None:
+    captured = capture(Model(), (torch.ones(3),))
+    with pytest.raises(UnsupportedOpsError) as caught:
+        captured.lower()
+    found = {op.op: op.count for op in caught.value.ops}
+    assert found == {"tpx_test.mystery.default": 2, "tpx_test.riddle.default": 1}
+    assert "test_coverage.py:" in str(caught.value)
+
+
+def test_coverage_says_how_each_op_is_lowered() -> None:
+    program = capture(Model(), (torch.ones(3),)).program
+    status = {op.op: op.status for op in coverage(program)}
+    assert status["tpx_test.mystery.default"] == "unsupported"
+    assert status["aten.add.Tensor"] == "rule"
