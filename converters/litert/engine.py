@@ -46,7 +46,7 @@ def compiled(
         for name in names["outputs"]
     }
     for name, buffer in feeds.items():
-        buffer.write(np.ascontiguousarray(inputs[name]))
+        buffer.write(_carried(np.ascontiguousarray(inputs[name])))
     model.run_by_name(signature, feeds, results)
     details = model.get_output_tensor_details(signature)
     return {name: _read(buffer, details[name]) for name, buffer in results.items()}
@@ -55,10 +55,19 @@ def compiled(
 def _read(buffer: Any, detail: Mapping[str, Any]) -> Array:
     shape = tuple(int(d) for d in detail["shape"])
     dtype = numpy_dtype(np.dtype(detail["dtype"]).name)
-    count = int(np.prod(shape, dtype=np.int64))
-    return np.asarray(buffer.read(count, dtype.type)).reshape(shape)
+    carried = _carried(np.empty(shape, dtype))
+    flat = np.asarray(buffer.read(carried.size, carried.dtype.type))
+    return flat.reshape(-1).view(dtype).reshape(shape)
 
 
+def _carried(array: Array) -> Array:
+    """Return values as a dtype that the Python buffers take: they know no int64."""
+    if array.dtype.name in _BUFFER_DTYPES:
+        return array
+    return array.reshape(-1).view(np.int32 if array.itemsize >= 4 else np.uint8)
+
+
+_BUFFER_DTYPES = ("float32", "float16", "bfloat16", "int32", "int8", "uint8", "bool")
 ENGINES = {"interpreter": interpreter, "compiled": compiled}
 
 

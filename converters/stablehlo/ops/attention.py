@@ -79,8 +79,13 @@ def _clamped_softmax(scores: Array, mask: Array | None, safe: bool) -> Array:
     if mask is None:
         return _plain_softmax(scores)
     boolean = mask.dtype == bool
-    bias = jnp.where(mask, 0, HIDDEN) if boolean else jnp.maximum(mask, HIDDEN)
-    probabilities = _plain_softmax(scores + bias.astype(scores.dtype))
+    hidden = jnp.asarray(HIDDEN, scores.dtype)
+    bias = (
+        jnp.where(mask, jnp.zeros_like(hidden), hidden)
+        if boolean
+        else jnp.maximum(mask.astype(scores.dtype), hidden)
+    )
+    probabilities = _plain_softmax(scores + bias)
     if not safe:
         return probabilities
     seen = jnp.any(mask if boolean else mask > -jnp.inf, axis=-1, keepdims=True)
