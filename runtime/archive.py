@@ -66,9 +66,10 @@ class ArchiveWriter:
         """Append an entry.
 
         Raises:
-            ValueError: the name is outside the grammar, or there already.
+            ValueError: the name is outside the grammar or there already, or too many.
         """
-        if not NAME.match(name) or len(name) > MAX_NAME or name in self._names:
+        bad = not NAME.match(name) or len(name) > MAX_NAME
+        if bad or name in self._names or len(self._members) >= MAX_ENTRIES:
             message = f"bad or repeated entry name {name!r}"
             raise ValueError(message)
         header = self._file.tell()
@@ -134,9 +135,7 @@ def _end(count: int, size: int, start: int) -> bytes:
         b"PK\6\6", 44, _VERSION, _VERSION, 0, 0, count, count, size, start
     )
     locator = _ZIP64_LOCATOR.pack(b"PK\6\7", 0, start + size, 1)
-    short = min(count, 0xFFFF)
     end = _END.pack(b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, _WIDE, _WIDE, 0)
-    del short
     return wide + locator + end
 
 

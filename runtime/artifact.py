@@ -8,8 +8,10 @@ import hashlib
 import json
 import mmap
 import os
+import secrets
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +24,10 @@ from tpu_export.runtime.archive import (
     read_members,
 )
 from tpu_export.runtime.codec import FieldError, decode, encode
+from tpu_export.runtime.conformance import check_manifest
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.manifest import FORMAT_VERSION, Entry, Manifest
-from tpu_export.runtime.tensors import Array, Source, read, stream
+from tpu_export.runtime.tensors import Array, Source, read, stream, strict_json
 
 MANIFEST = "manifest.json"
 FEATURES: frozenset[str] = frozenset()
@@ -77,13 +80,9 @@ class ArtifactWriter:
         with _explained(self._final):
             if self._final.is_dir():
                 raise IsADirectoryError(errno.EISDIR, "it is a folder")
-            handle, name = tempfile.mkstemp(
-                prefix=f".{self._final.name}.",
-                suffix=".partial",
-                dir=self._final.parent,
-            )
-        self.path = Path(name)
-        self._file = os.fdopen(handle, "w+b")
+            unique = f".{self._final.name}.{secrets.token_hex(6)}.partial"
+            self.path = self._final.parent / unique
+            self._file = self.path.open("x+b")
         self._archive = ArchiveWriter(self._file)
 
     def __enter__(self) -> ArtifactWriter:
@@ -122,8 +121,14 @@ class ArtifactWriter:
         return entry
 
     def finish(self, manifest: Manifest) -> Manifest:
-        """Add the manifest, with every entry's hash, and flush all to disk."""
+        """Add the manifest, with every entry's hash, and flush all to disk.
+
+        Raises:
+            ArtifactCorruptedError: the manifest breaks a rule of the format.
+        """
         manifest = replace(manifest, entries=dict(self._entries))
+        _check_entries(manifest)
+        check_manifest(manifest)
         text = json.dumps(encode(manifest), sort_keys=True, separators=(",", ":"))
         with _explained(self._final):
             self._archive.add(MANIFEST, [text.encode()])
@@ -136,9 +141,6 @@ class ArtifactWriter:
         """Give the file its final name, replacing what was there."""
         with _explained(self._final):
             self._file.close()
-            umask = os.umask(0)
-            os.umask(umask)
-            self.path.chmod(0o666 & ~umask)
             self.path.replace(self._final)
         return self._final
 
@@ -180,11 +182,13 @@ class Artifact:
         Raises:
             ArtifactCorruptedError: its hash differs from the manifest's.
         """
-        view = self._view(self._members[name])
-        if verify:
+        member = self._members[name]
+        view = self._view(member)
+        if verify and name != MANIFEST:
             digest = hashlib.sha256(view).hexdigest()
             if digest != self.manifest.entries[name].sha256:
                 raise ArtifactCorruptedError("3.2", f"hash of {name!r} differs")
+            self._check_crc(member)
         return view
 
     def tensors(self, name: str, *, verify: bool = False) -> dict[str, Array]:
@@ -192,9 +196,13 @@ class Artifact:
         return read(self.entry(name, verify=verify), name)
 
     def verify(self) -> None:
-        """Check the hash of every entry."""
+        """Check the hash and the checksum of every entry."""
         for name in self.manifest.entries:
             self.entry(name)
+
+    def _check_crc(self, member: Member) -> None:
+        if zlib.crc32(self._view(member)) != member.crc:
+            raise ArtifactCorruptedError("2.8", f"checksum of {member.name!r} differs")
 
     def _view(self, member: Member) -> memoryview:
         return self._data[member.offset : member.offset + member.size]
@@ -205,45 +213,45 @@ class Artifact:
         member = self._members[MANIFEST]
         if member.size > MAX_MANIFEST:
             raise ArtifactCorruptedError("3.1", "the manifest is too long")
+        self._check_crc(member)
         raw = _json(bytes(self._view(member)))
         _check_version(raw)
         try:
             manifest: Manifest = decode(Manifest, raw)
         except FieldError as error:
             raise ArtifactCorruptedError("3.3", str(error)) from error
-        self._check(manifest)
-        return manifest
-
-    def _check(self, manifest: Manifest) -> None:
-        """Check what the manifest says of entries against the entries."""
         sizes = {n: m.size for n, m in self._members.items() if n != MANIFEST}
         if {n: e.size for n, e in manifest.entries.items()} != sizes:
-            raise ArtifactCorruptedError(
-                "3.2", "entries differ from the manifest's list"
+            raise ArtifactCorruptedError("3.2", "entries differ from the manifest's")
+        _check_entries(manifest)
+        check_manifest(manifest)
+        return manifest
+
+
+def _check_entries(manifest: Manifest) -> None:
+    """Check that every entry which the manifest names is there."""
+    programs, executables = manifest.programs.values(), manifest.executables
+    named = {
+        "programs/": [
+            e
+            for p in programs
+            for e in (*p.main_modules.values(), *p.prepare_modules.values())
+        ],
+        "executables/": [e for x in executables for e in (x.main, x.prepare)],
+        "weights/": [w.entry for w in manifest.weights.values()],
+    }
+    for folder, names in named.items():
+        for name in names:
+            good = name is None or (
+                name in manifest.entries and name.startswith(folder)
             )
-        named = [
-            *(e for p in manifest.programs.values() for e in p.main_modules.values()),
-            *(
-                e
-                for p in manifest.programs.values()
-                for e in p.prepare_modules.values()
-            ),
-            *(x.main for x in manifest.executables),
-            *(x.prepare for x in manifest.executables if x.prepare),
-            *(w.entry for w in manifest.weights.values()),
-        ]
-        for name in named:
-            if name not in sizes:
-                raise ArtifactCorruptedError("3.4", f"entry {name!r} is missing")
-        for executable in manifest.executables:
-            if executable.signature not in manifest.programs:
-                what = f"an executable of an unknown signature {executable.signature!r}"
-                raise ArtifactCorruptedError("3.4", what)
+            if not good:
+                raise ArtifactCorruptedError("3.4", f"no entry {name!r} in {folder}")
 
 
 def _json(text: bytes) -> dict[str, object]:
     try:
-        raw = json.loads(text)
+        raw = strict_json(text)
     except (ValueError, RecursionError) as error:
         raise ArtifactCorruptedError("3.1", "the manifest is not JSON") from error
     if not isinstance(raw, dict):

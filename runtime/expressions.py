@@ -1,13 +1,17 @@
 """Dimension expressions such as "2*batch + seq//2": parsed strictly, evaluated on anything.
 
-The grammar is Python's: integers, names, + - * // %, unary minus, max(a, b), min(a, b).
+The grammar (docs/tpuexe.md rule 3.7) is a part of Python's: integers, names, + - * // %,
+unary minus, parentheses, and the functions max, min, floordiv and mod of two arguments.
 """
 
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
@@ -25,6 +29,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mod": operator.mod,
 }
 MAX_LENGTH = 1000
+MAX_TOKENS = 200
+_TOKEN = re.compile(
+    r"[A-Za-z_][A-Za-z0-9_]*|(?:0|[1-9][0-9]{0,18})(?![A-Za-z0-9_])|//|[-+*%(),]"
+)
 
 
 def evaluate(
@@ -43,26 +51,88 @@ def evaluate(
 
     def visit(node: ast.expr) -> Any:
         match node:
-            case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            case ast.Constant(value=value):
                 return value
             case ast.Name(id=name) if name in values:
                 return values[name]
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            case ast.BinOp(left=left, op=op, right=right):
                 return _OPERATORS[type(op)](visit(left), visit(right))
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
+            case ast.UnaryOp(operand=operand):
                 return -visit(operand)
-            case ast.Call(func=ast.Name(id=name), args=[a, b], keywords=[]) if (
-                name in functions
-            ):
+            case ast.Call(func=ast.Name(id=name), args=[a, b]):
                 return functions[name](visit(a), visit(b))
-        message = f"not a dimension expression: {expression!r}"
-        raise ValueError(message)
+        raise _error(expression)
 
-    if len(expression) > MAX_LENGTH:
-        message = "a dimension expression is too long"
-        raise ValueError(message)
     try:
-        return visit(ast.parse(expression, mode="eval").body)
-    except (SyntaxError, RecursionError, ZeroDivisionError) as error:
-        message = f"not a dimension expression: {expression!r}"
-        raise ValueError(message) from error
+        return visit(_parse(expression))
+    except ZeroDivisionError as error:
+        raise _error(expression) from error
+
+
+def names_in(expression: str) -> set[str]:
+    """Return the dimensions that an expression mentions.
+
+    Raises:
+        ValueError: the text is not in the grammar, or too long.
+    """
+    functions = {
+        id(node.func) for node in ast.walk(_parse(expression)) if type(node) is ast.Call
+    }
+    return {
+        node.id
+        for node in ast.walk(_parse(expression))
+        if isinstance(node, ast.Name) and id(node) not in functions
+    }
+
+
+@lru_cache(maxsize=1024)
+def _parse(expression: str) -> ast.expr:
+    tokens = [*_tokens(expression)]
+    pairs = [*itertools.pairwise(tokens)]
+    if len(expression) > MAX_LENGTH or len(tokens) > MAX_TOKENS or (",", ")") in pairs:
+        raise _error(expression)
+    try:
+        body = ast.parse(expression, mode="eval").body
+    except (SyntaxError, MemoryError, RecursionError) as error:
+        raise _error(expression) from error
+    _check(body, expression)
+    return body
+
+
+def _tokens(expression: str) -> Iterator[str]:
+    """Split strictly: Python alone would take comments, hexadecimal and more."""
+    position = 0
+    while position < len(expression):
+        found = _TOKEN.match(expression, position)
+        if not found:
+            raise _error(expression)
+        yield found[0]
+        position = found.end()
+        while position and expression[position : position + 1] == " ":
+            position += 1
+    if expression.endswith(" "):
+        raise _error(expression)
+
+
+def _check(node: ast.expr, expression: str) -> None:
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            children: list[ast.expr] = []
+        case ast.Name():
+            children = []
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            children = [left, right]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            children = [operand]
+        case ast.Call(func=ast.Name(id=name), args=[a, b], keywords=[]) if (
+            name in FUNCTIONS
+        ):
+            children = [a, b]
+        case _:
+            raise _error(expression)
+    for child in children:
+        _check(child, expression)
+
+
+def _error(expression: str) -> ValueError:
+    return ValueError(f"not a dimension expression: {expression[:100]!r}")

@@ -25,6 +25,7 @@ Source: TypeAlias = tuple[tuple[int, ...], str, Callable[[], Array]]
 
 ALIGNMENT = 64  # XLA:CPU uses an aligned buffer in place
 MAX_HEADER = 100 * 2**20
+MAX_RANK = 32
 CODES = {
     "bool": "BOOL",
     "uint8": "U8",
@@ -96,18 +97,11 @@ def read(data: memoryview, entry: str) -> dict[str, Array]:
     body, offset = data[8 + length :], 0
     arrays: dict[str, Array] = {}
     for name, info in header.items():
-        known = isinstance(info, dict) and info.keys() == {
-            "dtype",
-            "shape",
-            "data_offsets",
-        }
-        require(known and info["dtype"] in _NAMES, f"bad record of {name!r}")
+        require(_is_record(info), f"bad record of {name!r}")
         shape, span = info["shape"], info["data_offsets"]
-        sizes = isinstance(shape, list) and all(
-            type(d) is int and d >= 0 for d in shape
-        )
-        require(sizes and len(shape) <= 64, f"bad shape of {name!r}")
         dtype = numpy_dtype(_NAMES[info["dtype"]])
+        volume = math.prod(d or 1 for d in shape) * dtype.itemsize
+        require(volume < 2**63, f"bad shape of {name!r}")
         end = offset + math.prod(shape) * dtype.itemsize
         require(span == [offset, end] and end <= len(body), f"bad span of {name!r}")
         flat = np.frombuffer(body[offset:end], np.uint8).view(dtype)
@@ -115,6 +109,19 @@ def read(data: memoryview, entry: str) -> dict[str, Array]:
         offset = end
     require(offset == len(body), "bytes after the last tensor")
     return arrays
+
+
+def _is_record(info: object) -> bool:
+    if not isinstance(info, dict):
+        return False
+    if info.keys() != {"dtype", "shape", "data_offsets"}:
+        return False
+    shape, span = info["shape"], info["data_offsets"]
+    if not isinstance(info["dtype"], str) or info["dtype"] not in _NAMES:
+        return False
+    lists = isinstance(shape, list) and isinstance(span, list)
+    whole = lists and all(type(n) is int and n >= 0 for n in (*shape, *span))
+    return whole and len(shape) <= MAX_RANK
 
 
 def write_file(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -134,15 +141,26 @@ def map_file(path: Path) -> dict[str, Array]:
     return read(memoryview(data), path.name)
 
 
-def _header(text: bytes, entry: str) -> dict[str, Any]:
+def strict_json(text: bytes) -> Any:
+    """Return the value of a JSON text in UTF-8 that repeats no key.
+
+    Raises:
+        ValueError: it is not such a text.
+        RecursionError: it is nested too deep.
+    """
+
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({key for key, _ in pairs}) != len(pairs):
             message = "a key twice"
             raise ValueError(message)
         return dict(pairs)
 
+    return json.loads(text.decode("utf-8"), object_pairs_hook=unique)
+
+
+def _header(text: bytes, entry: str) -> dict[str, Any]:
     try:
-        header = json.loads(text, object_pairs_hook=unique)
+        header = strict_json(text)
     except (ValueError, RecursionError) as error:
         raise ArtifactCorruptedError("4", f"{entry}: bad header, {error}") from error
     if not isinstance(header, dict):
