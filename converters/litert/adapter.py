@@ -138,8 +138,7 @@ def _bake(
 def _constant(name: str, array: np.ndarray[Any, np.dtype[Any]], kind: Any) -> Any:
     vector = array.ndim <= 1 or max(array.shape, default=0) == array.size
     if not vector and array.nbytes >= _RESOURCE_BYTES:
-        memory = memoryview(array)
-        return ir.DenseResourceElementsAttr.get_from_buffer(memory, name, kind)
+        return ir.DenseResourceElementsAttr.get_from_buffer(array.data, name, kind)
     dense = np.array(array)  # a copy of its own: a small mapped view may be read-only
     if dense.dtype == np.bool_:
         return ir.DenseElementsAttr.get(

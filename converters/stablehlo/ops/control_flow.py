@@ -24,12 +24,13 @@ def _arrays(results: Any) -> tuple[Array, ...]:
 def cond(
     pred: Any, true_graph: Graph, false_graph: Graph, operands: Sequence[Any] = ()
 ) -> tuple[Array, ...]:
-    return lax.cond(
+    results = lax.cond(
         jnp.reshape(jnp.asarray(pred), ()),
         lambda *xs: _arrays(true_graph(*xs)),
         lambda *xs: _arrays(false_graph(*xs)),
         *map(jnp.asarray, operands),
     )
+    return tuple(results)
 
 
 @lowers(higher_order.while_loop)
@@ -71,7 +72,8 @@ def associative_scan(
 def map_(
     function: Graph, xs: Sequence[Any], extra: Sequence[Any] = ()
 ) -> tuple[Array, ...]:
-    return lax.map(lambda slices: _arrays(function(*slices, *extra)), _arrays(xs))
+    results = lax.map(lambda slices: _arrays(function(*slices, *extra)), _arrays(xs))
+    return tuple(results)
 
 
 @lowers(higher_order.wrap_with_set_grad_enabled)

@@ -141,7 +141,7 @@ def narrow_tensor(x: Array, dim: int, start: Array, length: Dim) -> Array:
 def select(x: Array, dim: int, index: Dim) -> Array:
     dim = axis(dim, x.ndim)
     if isinstance(index, Array):
-        return lax.dynamic_index_in_dim(x, index, dim, keepdims=False)
+        return jnp.asarray(lax.dynamic_index_in_dim(x, index, dim, keepdims=False))
     if isinstance(index, int) and index < 0:
         index = x.shape[dim] + index
     row = lax.slice_in_dim(x, index, index + 1, 1, dim)
