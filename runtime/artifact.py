@@ -231,7 +231,7 @@ class Artifact:
 def _check_entries(manifest: Manifest) -> None:
     """Check that every entry which the manifest names is there."""
     programs, executables = manifest.programs.values(), manifest.executables
-    named = {
+    named: dict[str, list[str | None]] = {
         "programs/": [
             e
             for p in programs
@@ -242,11 +242,12 @@ def _check_entries(manifest: Manifest) -> None:
     }
     for folder, names in named.items():
         for name in names:
-            good = name is None or (
-                name in manifest.entries and name.startswith(folder)
-            )
-            if not good:
+            known = name is None or name in manifest.entries
+            if not known or not (name or folder).startswith(folder):
                 raise ArtifactCorruptedError("3.4", f"no entry {name!r} in {folder}")
+    for name in named["weights/"]:
+        if name and not name.endswith(".safetensors"):
+            raise ArtifactCorruptedError("3.4", f"{name!r} is no .safetensors")
 
 
 def _json(text: bytes) -> dict[str, object]:
