@@ -59,7 +59,9 @@ def choose_device(wanted: str) -> Any:
         UnknownDeviceError: another name.
     """
     platform, _, index = wanted.partition(":")
-    if platform not in ("auto", "cpu", "tpu") or (index and not index.isdecimal()):
+    named = platform in ("auto", "cpu", "tpu")
+    numbered = platform == "tpu" and index.isascii() and index.isdecimal()
+    if not named or (":" in wanted and not numbered):
         raise UnknownDeviceError(
             f"unknown device {wanted!r}", hint="devices are auto, cpu, tpu and tpu:N"
         )
@@ -71,13 +73,26 @@ def choose_device(wanted: str) -> Any:
         )
     if platform == "cpu" or missing:
         return _devices("cpu")[0]
-    found = _devices("tpu")
+    found = _tpus()
     if int(index or 0) >= len(found):
         raise NoTpuError(
             f"no device {wanted!r}: this host has {len(found)} TPU devices",
             hint=f"choose tpu:0 … tpu:{len(found) - 1}",
         )
     return found[int(index or 0)]
+
+
+def _tpus() -> list[Any]:
+    try:
+        return _devices("tpu")
+    except (
+        RuntimeError
+    ) as error:  # libtpu refuses: the chips are taken, the driver is old
+        reason = (str(error).splitlines() or [""])[0]
+        raise NoTpuError(
+            f"the TPU cannot be used: {reason}",
+            hint='end the process that holds it, or load with device="cpu"',
+        ) from error
 
 
 def _devices(platform: str) -> list[Any]:

@@ -43,6 +43,9 @@ def solve_dims(
         if expected is not None and expected != given:
             said = f"{size} = {expected}" if isinstance(size, str) else f"{size}"
             problems.append(f"{name} has size {given} in axis {axis}, expected {said}")
+    if not problems and len(pairs) == sum(len(spec.shape) for spec in specs):
+        unsolved = [dim.name for dim in dims if dim.name not in known]
+        problems += [f"no size of {name} gives these shapes" for name in unsolved]
     return known, problems + _out_of_range(known, dims)
 
 

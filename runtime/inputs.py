@@ -14,7 +14,9 @@ from tpu_export.runtime.signature import Parameter, Signature, TensorSpec
 from tpu_export.runtime.tensors import Array, numpy_dtype
 from tpu_export.runtime.trees import StructureError, flatten
 
-_KINDS = {bool: "b", int: "iu", float: "f", complex: "c"}
+# Kinds of dtype that a Python number may become; V are ml_dtypes' floats.
+_KINDS = {bool: "b", int: "iu", float: "fV", complex: "c"}
+_NOT_ARRAYS = (list, tuple, dict, str, bytes, type(None))
 
 
 class InputError(TpuExportError):
@@ -112,15 +114,20 @@ def _assigned(
 def _array(spec: TensorSpec, value: Any, problems: list[str]) -> Array | None:
     dtype = numpy_dtype(spec.dtype)
     kind = _KINDS.get(type(value))
-    if kind is not None and not spec.shape and dtype.kind in kind:
-        return np.asarray(value, dtype)
-    if isinstance(value, list | tuple | str) or value is None:
+    if isinstance(value, _NOT_ARRAYS):
         problems.append(
             f"{spec.name} is a {type(value).__name__}, expected an array "
             f"{describe_tensor(spec)}"
         )
         return None
-    array = np.asarray(value)
+    try:
+        if kind is not None and not spec.shape and dtype.kind in kind:
+            return np.asarray(value, dtype)
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        problems.append(f"{spec.name} cannot become {describe_tensor(spec)}: {reason}")
+        return None
     if array.dtype != dtype:
         problems.append(f"{spec.name} has dtype {array.dtype}, expected {spec.dtype}")
     elif array.ndim != len(spec.shape):

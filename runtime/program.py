@@ -75,7 +75,7 @@ class Program:
     """
 
     def __init__(self, artifact: Artifact, device: Any, policy: Policy) -> None:
-        self._artifact: Artifact | None = artifact
+        self._artifact: Artifact | None = artifact  # None when closed
         self._device = device
         self._lock = threading.RLock()
         self._weights = Weights(artifact)
@@ -122,29 +122,32 @@ class Program:
         return _State(self)
 
     def __getitem__(self, name: str) -> _Callable:
-        if name not in self._runners:
+        runners = self._open()
+        if name not in runners:
             raise UnknownSignatureError(
-                f"no signature {name!r}",
-                hint=f"signatures are {', '.join(self._runners)}",
+                f"no signature {name!r}", hint=f"signatures are {', '.join(runners)}"
             )
-        return _Callable(self, self._runners[name])
+        return _Callable(self, runners[name])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the only signature, or "forward"."""
-        name = next(iter(self._runners)) if len(self._runners) == 1 else "forward"
+        runners = self._open()
+        name = next(iter(runners)) if len(runners) == 1 else "forward"
         return self[name](*args, **kwargs)
 
     def reset_state(self) -> None:
         """Put every state slot back to its value at export."""
+        self._open()
         with self._lock:
             for name in self._slots:
                 self._state[name] = self._own(self._weights[name])
 
     def seed(self, value: int) -> None:
         """Start the random numbers of a model that draws them anew."""
-        if RNG in self._slots:
-            halves = [value >> 32 & 0xFFFFFFFF, value & 0xFFFFFFFF]
-            self.state[RNG] = np.array(halves, np.uint32)
+        halves = [value >> 32 & 0xFFFFFFFF, value & 0xFFFFFFFF]
+        for name in (RNG, *(f"{signature}.{RNG}" for signature in self._open())):
+            if name in self._slots:
+                self.state[name] = np.array(halves, np.uint32)
 
     def update_weights(self, values: Mapping[str, Any]) -> None:
         """Replace weights by name; weight-only work is done again.
@@ -152,17 +155,18 @@ class Program:
         Raises:
             WeightUpdateError: unknown names, other shapes or dtypes: all of them.
         """
+        runners = self._open()
         with self._lock:
-            self._weights.update(values)
-            for runner in self._runners.values():
+            self._weights.update(values, self.weight_names)
+            for runner in runners.values():
                 runner.forget()
                 runner.ready(self._weights)
 
     def close(self) -> None:
-        """Let go of the device's memory."""
-        self._runners = {}
-        self._state = {}
-        self._artifact = None
+        """Let go of the device's memory; later calls raise ClosedError."""
+        with self._lock:
+            self._artifact = None
+            self._runners, self._state = {}, {}
 
     def __enter__(self) -> Program:
         return self
@@ -175,6 +179,11 @@ class Program:
     ) -> None:
         self.close()
 
+    def _open(self) -> dict[str, Runner]:
+        if self._artifact is None:
+            raise ClosedError("the program is closed", hint="load the artifact again")
+        return self._runners
+
     def _own(self, array: Any) -> Any:
         """Return a device array that shares no memory with the caller or the file."""
         with jax.enable_x64(True):
@@ -183,8 +192,7 @@ class Program:
     def _call(
         self, runner: Runner, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        if self._artifact is None:
-            raise ClosedError("the program is closed", hint="load the artifact again")
+        self._open()
         signature = runner.signature
         call = bind_call(signature, args, kwargs)
         written = _writable(signature, call)
@@ -203,6 +211,7 @@ class Program:
         slots = [slot.name for slot in runner.signature.state]
         n, m = len(runner.signature.outputs), len(slots)
         with self._lock if slots else nullcontext():
+            self._open()
             state = [self._state[name] for name in slots]
             results = runner.run(self._weights, call.dims, [*state, *inputs])
             self._state |= zip(slots, results[n : n + m], strict=True)
@@ -238,10 +247,16 @@ class _State(MutableMapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         with self._program._lock:
+            self._program._open()
             return np.array(self._program._state[name])
 
     def __setitem__(self, name: str, value: Any) -> None:
-        slot = self._program._slots[name]
+        slot = self._program._slots.get(name)
+        if slot is None:
+            raise InputError(
+                f"there is no state {name!r}",
+                hint=f"state slots are {', '.join(self) or 'none'}",
+            )
         array = np.asarray(value)
         if array.dtype.name != slot.dtype or array.shape != slot.shape:
             raise InputError(
@@ -250,6 +265,7 @@ class _State(MutableMapping[str, Array]):
                 hint="assign an array of the slot's own shape and dtype",
             )
         with self._program._lock:
+            self._program._open()
             self._program._state[name] = self._program._own(array)
 
     def __delitem__(self, name: str) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -35,10 +36,32 @@ class NoExecutableError(TpuExportError):
     code = "TPX-0503"
 
 
+class CompileError(TpuExportError):
+    """XLA does not take the artifact's StableHLO on this device."""
+
+    code = "TPX-0508"
+
+
+class ExecutionError(TpuExportError):
+    """The device failed while it ran the program: memory, or the device itself."""
+
+    code = "TPX-0509"
+
+
+Arrays: TypeAlias = tuple[Any, ...]
+
+
 @dataclass(frozen=True)
 class _Code:
+    """Main for one set of sizes.
+
+    Codes of one `arrangement` share main's leading arguments: weights lie on the device once,
+    however many sizes there are.
+    """
+
     run: Flat
-    leading: tuple[Any, ...]  # main's weight and prepared arguments, on the device
+    arrangement: str
+    arrange: Callable[[Weights], Arrays]
     origin: str
 
 
@@ -61,7 +84,8 @@ class Runner:
         self._policy = policy
         self._lock = threading.Lock()
         self._codes: OrderedDict[tuple[tuple[str, int], ...], _Code] = OrderedDict()
-        self._prepared: dict[str, tuple[Any, ...]] = {}
+        self._leading: dict[str, Arrays] = {}
+        self._prepare: Flat | None = None
         self.compilations = 0
         self.origin = ""
 
@@ -76,29 +100,42 @@ class Runner:
             self.origin = "compiled from StableHLO at the first call of each size"
 
     def forget(self) -> None:
-        """Drop everything that depends on the weights."""
+        """Drop everything that depends on the weights' values; code does not."""
         with self._lock:
-            self._codes.clear()
-            self._prepared.clear()
+            self._leading.clear()
 
     def run(
         self, weights: Weights, dims: Mapping[str, int], rest: Sequence[Any]
     ) -> list[Any]:
-        """Run main on state and input arrays; returns its results in order."""
-        code = self._code(dims, weights)
-        return code.run([*code.leading, *rest])
+        """Run main on state and input arrays; returns its results in order, complete.
 
-    def _code(self, dims: Mapping[str, int], weights: Weights) -> _Code:
+        Raises:
+            ExecutionError: the device failed; state that was donated is lost.
+        """
+        run, leading = self._code(dims, weights)
+        try:
+            results = run([*leading, *rest])
+            # What was put without a copy is the caller's again when this returns.
+            return list(jax.block_until_ready(results))
+        except jax.errors.JaxRuntimeError as error:
+            raise ExecutionError(
+                f"{self.signature.name} failed on {self._device}: {_line(error)}",
+                hint="check the device's memory, then load the artifact again",
+            ) from error
+
+    def _code(self, dims: Mapping[str, int], weights: Weights) -> tuple[Flat, Arrays]:
         key = tuple(sorted(dims.items()))
         with self._lock:
             if key not in self._codes:
-                self._codes[key] = self._load(dims, weights)
+                self._codes[key] = self._load(dims)
                 while len(self._codes) > MAX_SIZES:
                     self._codes.popitem(last=False)
             self._codes.move_to_end(key)
             code = self._codes[key]
             self.origin = code.origin
-            return code
+            if code.arrangement not in self._leading:
+                self._leading[code.arrangement] = code.arrange(weights)
+            return code.run, self._leading[code.arrangement]
 
     def _executables(self) -> list[Executable]:
         platform = self._device.platform
@@ -108,74 +145,77 @@ class Runner:
             if e.signature == self.signature.name and e.platform == platform
         ]
 
-    def _load(self, dims: Mapping[str, int], weights: Weights) -> _Code:
+    def _load(self, dims: Mapping[str, int]) -> _Code:
         reason = "the caller asked for it"
         if self._policy != "never":
             reason = "the artifact holds no executable for this device and these sizes"
             for executable in self._executables():
                 if executable.dims == dict(dims):
-                    reason = self._refusal(executable) or ""
-                    if not reason:
-                        return self._from_executable(executable, weights)
+                    found = self._from_executable(executable)
+                    if isinstance(found, _Code):
+                        return found
+                    reason = found
         if self._policy == "require":
             raise NoExecutableError(
                 f"no executable of {self.signature.name!r} may be used: {reason}",
                 hint='load with executables="auto" to compile from StableHLO instead',
             )
-        return self._from_portable(dims, weights, reason)
+        return self._from_portable(dims, reason)
 
-    def _refusal(self, executable: Executable) -> str | None:
-        features = host_features() if self._device.platform == "cpu" else ()
-        return mismatch(executable.compiler, self._device, features)
-
-    def _from_executable(self, executable: Executable, weights: Weights) -> _Code:
-        main = self._native(executable.main)
+    def _from_executable(self, executable: Executable) -> _Code | str:
+        """Return the code of an executable, or why it may not be used."""
+        cpu = self._device.platform == "cpu"
+        features = host_features() if cpu else ()
+        reason = mismatch(executable.compiler, self._device, features)
+        if reason:
+            return reason
+        try:
+            main = self._native(executable.main)
+            prepare = self._native(executable.prepare) if executable.prepare else None
+        except (RuntimeError, ValueError) as error:
+            return f"its executable cannot be loaded: {_line(error)}"
         origin = f"executable {executable.platform}/{executable.topology}"
-        if self._device.platform == "cpu":
-            leading = self._leading(executable.prepare, weights)
-        else:
-            leading = self._laid_out(executable, weights)
-        return _Code(main, leading, origin)
+        if cpu:
+            self._prepare = self._prepare or prepare
+            return _Code(main, "", self._in_order, origin)
+        arrange = partial(self._laid_out, prepare)
+        return _Code(main, executable.main, arrange, origin)
 
     def _native(self, entry: str) -> Flat:
         return load_executable(bytes(self._artifact.entry(entry)), self._device)
 
-    def _laid_out(self, executable: Executable, weights: Weights) -> tuple[Any, ...]:
+    def _laid_out(self, prepare: Flat | None, weights: Weights) -> Arrays:
         """On TPU prepare takes every weight and gives main's leading arguments."""
-        if executable.prepare is None:
+        if prepare is None:
             return ()
         spec = layout_prepare_spec(self.portable.main, self.portable.prepare)
-        arrays = [self._put(weights[slot.name]) for slot in spec.arguments]
-        return tuple(self._native(executable.prepare)(arrays))
+        return tuple(prepare([self._put(weights[s.name]) for s in spec.arguments]))
 
-    def _leading(self, native: str | None, weights: Weights) -> tuple[Any, ...]:
-        """Return main's leading arguments; what prepare computes is computed once."""
-        computed = iter(self._computed(native, weights))
+    def _in_order(self, weights: Weights) -> Arrays:
+        """Return main's leading arguments as the portable program takes them."""
+        computed = iter(self._computed(weights))
         return tuple(
             next(computed) if slot.kind == "prepared" else self._put(weights[slot.name])
             for slot in leading_slots(self.portable.main)
         )
 
-    def _computed(self, native: str | None, weights: Weights) -> tuple[Any, ...]:
+    def _computed(self, weights: Weights) -> Arrays:
         spec = self.portable.prepare
         if spec is None:
             return ()
-        if "cpu" not in self._prepared:
-            arrays = [self._put(weights[slot.name]) for slot in spec.arguments]
-            run = self._native(native) if native else self._compiled_prepare(spec)
-            self._prepared["cpu"] = tuple(run(arrays))
-        return self._prepared["cpu"]
+        if self._prepare is None:
+            self._prepare = self._compiled_prepare(spec)
+        arrays = [self._put(weights[slot.name]) for slot in spec.arguments]
+        # Raw weights that only prepare takes leave the device here.
+        return tuple(jax.block_until_ready(self._prepare(arrays)))
 
-    def _from_portable(
-        self, dims: Mapping[str, int], weights: Weights, reason: str
-    ) -> _Code:
+    def _from_portable(self, dims: Mapping[str, int], reason: str) -> _Code:
         spec = self.portable.main
         function = self._function(self.portable.main_modules, spec)
         donated = [i for i, s in enumerate(spec.arguments) if s.kind == "state"]
         shapes = static_shapes(spec.arguments, dims)
         run = self._compile(function, shapes, donated)
-        leading = self._leading(None, weights)
-        return _Code(run, leading, f"compiled from StableHLO: {reason}")
+        return _Code(run, "", self._in_order, f"compiled from StableHLO: {reason}")
 
     def _compiled_prepare(self, spec: FunctionSpec) -> Flat:
         function = self._function(self.portable.prepare_modules, spec)
@@ -188,7 +228,14 @@ class Runner:
         donated: Sequence[int],
     ) -> Flat:
         self.compilations += 1
-        return compile_portable(function, shapes, self._device, donated)
+        try:
+            return compile_portable(function, shapes, self._device, donated)
+        except Exception as error:  # JAX, MLIR and XLA share no base
+            raise CompileError(
+                f"{self.signature.name} cannot be compiled for {self._device}: "
+                f"{_line(error)}",
+                hint="export the model again, with the jax of this host if it is newer",
+            ) from error
 
     def _function(
         self, modules: Mapping[str, str], spec: FunctionSpec
@@ -200,6 +247,10 @@ class Runner:
     def _put(self, array: Any) -> Any:
         with jax.enable_x64(True):
             return jax.device_put(array, self._device)
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
 def leading_slots(main: FunctionSpec) -> tuple[Slot, ...]:

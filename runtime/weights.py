@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,8 @@ class Weights:
     def __iter__(self) -> Iterator[str]:
         return iter(self._refs)
 
-    def update(self, values: Mapping[str, Any]) -> None:
-        """Replace weights.
+    def update(self, values: Mapping[str, Any], allowed: Collection[str]) -> None:
+        """Replace weights: all of `values`, or on an error none.
 
         Raises:
             WeightUpdateError: unknown names, other shapes or dtypes: all of them.
@@ -54,7 +54,7 @@ class Weights:
         for name, value in values.items():
             ref = self._refs.get(name)
             array = np.array(value, order="C")
-            if ref is None:
+            if ref is None or name not in allowed:
                 problems.append(f"there is no weight {name!r}")
             elif array.shape != ref.shape or array.dtype.name != ref.dtype:
                 problems.append(
@@ -68,4 +68,4 @@ class Weights:
                 "; ".join(problems),
                 hint="program.weight_names lists what can be replaced",
             )
-        self._arrays |= fresh
+        self._arrays = {**self._arrays, **fresh}  # readers see all or none

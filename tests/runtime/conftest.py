@@ -49,7 +49,13 @@ class Model:
         self.weights: dict[str, np.ndarray] = rest.pop("weights", {})
         self.leading: tuple[Slot, ...] = rest.pop("leading", ())
         self.prepare: Callable[..., Any] | None = rest.pop("prepare", None)
+        self.entries: dict[str, bytes] = {}  # by prefix, in place of the true ones
+        self.compiled: tuple[dict[str, int], ...] = ()
         assert not rest
+
+    def payload(self, entry: str, true: bytes) -> bytes:
+        found = [p for prefix, p in self.entries.items() if entry.startswith(prefix)]
+        return found[0] if found else true
 
     @property
     def main_spec(self) -> FunctionSpec:
@@ -158,7 +164,8 @@ def write(
             name = model.signature.name
             programs[name] = _program(writer, model)
             executables += [
-                _compiled(writer, model, dims, compiler) for dims in compiled
+                _compiled(writer, model, dims, compiler)
+                for dims in (*compiled, *model.compiled)
             ]
         references = {
             n: WeightRef(WEIGHTS, n, a.shape, a.dtype.name) for n, a in arrays.items()
@@ -178,13 +185,14 @@ def write(
 
 def _program(writer: ArtifactWriter, model: Model) -> Program:
     name, spec = model.signature.name, model.prepare_spec
-    writer.add_bytes(f"programs/{name}.mlirbc", portable(model.main, model.main_spec))
+    entry = f"programs/{name}.mlirbc"
+    module = portable(model.main, model.main_spec)
+    writer.add_bytes(entry, model.payload(entry, module))
     modules = {}
     if model.prepare is not None and spec is not None:
         modules[""] = f"programs/{name}.prepare.mlirbc"
         writer.add_bytes(modules[""], portable(model.prepare, spec))
-    main = {"": f"programs/{name}.mlirbc"}
-    return Program(model.signature, model.main_spec, main, spec, modules)
+    return Program(model.signature, model.main_spec, {"": entry}, spec, modules)
 
 
 def _compiled(
@@ -198,7 +206,7 @@ def _compiled(
     sizes = "".join(f".{k}={v}" for k, v in sorted(dims.items()))
     stem = f"executables/cpu/host/{name}{sizes}"
     main = executable(portable(model.main, spec), spec, dims, donated)
-    writer.add_bytes(f"{stem}.bin", main)
+    writer.add_bytes(f"{stem}.bin", model.payload(f"{stem}.bin", main))
     prepare = None
     if model.prepare is not None and model.prepare_spec is not None:
         prepare = f"{stem}.prepare.bin"
@@ -295,9 +303,45 @@ def random() -> Model:
     )
 
 
+def native() -> Model:
+    """As add, always with an executable."""
+    model = add()
+    model.compiled = ({},)
+    return model
+
+
+def keep() -> Model:
+    """No outputs: x becomes the state."""
+    spec = TensorSpec("kept", (1 << 20,), "float32")
+    empty = signature({"x": (spec.shape, "float32")}, {}, state=(spec,))
+    weights = {"kept": np.zeros(spec.shape, np.float32)}
+    return Model(empty, lambda kept, x: (x * 1,), weights=weights)
+
+
+def scaled() -> Model:
+    """n values times a weight that prepare squares."""
+    return Model(
+        signature(
+            {"x": (("n",), "float32")}, {"y": (("n",), "float32")}, dims=(Dim("n"),)
+        ),
+        lambda w, x: (w * x,),
+        weights={"w": np.array(3, np.float32)},
+        leading=(Slot("prepared", "square", (), "float32"),),
+        prepare=lambda w: (w * w,),
+    )
+
+
+def with_entry(model: Model, prefix: str, payload: bytes) -> Model:
+    """Write other bytes where an entry of that prefix would go."""
+    model.entries[prefix] = payload
+    return model
+
+
 MODELS: dict[str, Callable[[], Model | tuple[Model, ...]]] = {
     "add": add, "linear": linear, "counter": counter, "dynamic": dynamic,
-    "mutating": mutating, "two": two, "random": random,
+    "mutating": mutating, "two": two, "random": random, "keep": keep, "scaled": scaled,
+    "garbage": lambda: with_entry(add(), "programs/", b"no StableHLO"),
+    "no native": lambda: with_entry(native(), "executables/", b"no executable"),
 }  # fmt: skip
 
 

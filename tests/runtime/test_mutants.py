@@ -278,6 +278,10 @@ def resealed(body: bytes, central: list[bytes], text: bytes) -> bytes:
     return joined(body[:header] + local + body[extra + 16 :] + text, [*others, last])
 
 
+def deep(lists: int) -> bytes:
+    return b'{"list": [' * lists + b'{"leaf": 0}' + b"]}" * lists
+
+
 RAW: tuple[tuple[bytes, bytes, str], ...] = (
     (b'"version": 1', b'"version": 2', "version"),
     (b'"version": 1', b'"version": 10000000000000000000000', "version"),
@@ -291,9 +295,9 @@ RAW: tuple[tuple[bytes, bytes, str], ...] = (
     (b'"version": 1', b'"version": ' + b"1" * 5000, "3.1"),
     (b'"version": 1', b'"version": NaN', "3.3"),
     (b'"version": 1', b'"version": ' + b"[" * 100_000, "3.1"),
-    (b'"tree": {"leaf": 0}', b'"tree": ' + b'{"list": [' * 63 + b'{"leaf": 0}' + b"]}" * 63, "ok"),
-    (b'"tree": {"leaf": 0}', b'"tree": ' + b'{"list": [' * 64 + b'{"leaf": 0}' + b"]}" * 64, "3.9"),
-    (b'"tree": {"leaf": 0}', b'"tree": ' + b'{"list": [' * 100 + b'{"leaf": 0}' + b"]}" * 100, "3.9"),
+    (b'"tree": {"leaf": 0}', b'"tree": ' + deep(63), "ok"),
+    (b'"tree": {"leaf": 0}', b'"tree": ' + deep(64), "3.9"),
+    (b'"tree": {"leaf": 0}', b'"tree": ' + deep(100), "3.9"),
     (b"}", b"}}", "3.1"), (b"{", b"", "3.1"), (b"{", b"\xef\xbb\xbf{", "3.1"),
     (b'"version"', b'"versi\xffn"', "3.1"), (b"{", b" \n{", "ok"),
 )  # fmt: skip
