@@ -211,7 +211,8 @@ def _compiled(
     if model.prepare is not None and model.prepare_spec is not None:
         prepare = f"{stem}.prepare.bin"
         raw = portable(model.prepare, model.prepare_spec)
-        writer.add_bytes(prepare, executable(raw, model.prepare_spec, {}, ()))
+        native = executable(raw, model.prepare_spec, {}, ())
+        writer.add_bytes(prepare, model.payload(prepare, native))
     return Executable(
         signature=name, platform="cpu", topology="host", dims=dict(dims),
         main=f"{stem}.bin", prepare=prepare, layouts=(None,) * len(spec.arguments),
