@@ -22,7 +22,11 @@ from tpu_export.runtime.executables import (
 )
 from tpu_export.runtime.manifest import Executable
 from tpu_export.runtime.manifest import Program as Portable
-from tpu_export.runtime.signature import FunctionSpec, Slot
+from tpu_export.runtime.signature import (
+    FunctionSpec,
+    layout_prepare_spec,
+    leading_slots,
+)
 from tpu_export.runtime.stablehlo import portable_callable, static_shapes
 from tpu_export.runtime.weights import Weights
 
@@ -251,22 +255,3 @@ class Runner:
 
 def _line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-
-
-def leading_slots(main: FunctionSpec) -> tuple[Slot, ...]:
-    """Return main's arguments that come from weights."""
-    return tuple(s for s in main.arguments if s.kind in ("weight", "prepared"))
-
-
-def layout_prepare_spec(
-    main: FunctionSpec, prepare: FunctionSpec | None
-) -> FunctionSpec:
-    """Return the calling convention of a TPU executable's prepare.
-
-    It takes every raw weight once, prepare's first, and gives every leading argument of
-    main in the layout that main's compiler chose.
-    """
-    leading = leading_slots(main)
-    raw = [*(prepare.arguments if prepare else ()), *leading]
-    weights = {slot.name: slot for slot in raw if slot.kind == "weight"}
-    return FunctionSpec(tuple(weights.values()), leading)

@@ -122,3 +122,22 @@ class LoweredFunction:
     def module(self, platform: str) -> bytes:
         """Return the portable artifact for a platform ("tpu", "cpu")."""
         return self.modules.get(platform, self.modules[""])
+
+
+def leading_slots(main: FunctionSpec) -> tuple[Slot, ...]:
+    """Return main's arguments that come from weights."""
+    return tuple(s for s in main.arguments if s.kind in ("weight", "prepared"))
+
+
+def layout_prepare_spec(
+    main: FunctionSpec, prepare: FunctionSpec | None
+) -> FunctionSpec:
+    """Return the calling convention of a TPU executable's prepare.
+
+    It takes every raw weight once, prepare's first, and gives every leading argument of
+    main in the layout that main's compiler chose.
+    """
+    leading = leading_slots(main)
+    raw = [*(prepare.arguments if prepare else ()), *leading]
+    weights = {slot.name: slot for slot in raw if slot.kind == "weight"}
+    return FunctionSpec(tuple(weights.values()), leading)

@@ -25,21 +25,15 @@ from tpu_export.converters.tpu.cache import (
 )
 from tpu_export.converters.tpu.cost import CostReport
 from tpu_export.converters.tpu.jobs import Job, Layouts, Platform, Result
-from tpu_export.converters.tpu.portable import host_features
 from tpu_export.converters.tpu.topologies import Topology
 from tpu_export.converters.tpu.workers import Workers
+from tpu_export.runtime.devices import XLA_CPU_OPTIONS, host_features
 from tpu_export.runtime.errors import MissingExtraError, TpuExportError
 from tpu_export.runtime.manifest import Compiler
 from tpu_export.runtime.signature import LoweredFunction, Signature
 
 Target: TypeAlias = Topology | Literal["cpu"]
 
-# jaxlib 0.10.2 computes wrong results when YNNPACK fuses more than matrix products.
-CPU_OPTIONS: Final = {
-    "xla_cpu_experimental_ynn_fusion_type": (
-        "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
-    )
-}
 TPU_OPTIONS: Final[dict[str, str]] = {}
 _WORKER_BYTES: Final = 1.5 * 2**30
 
@@ -225,7 +219,7 @@ def _job(
         generation="",
         hbm_bytes=0,
         dims=dims,
-        options={**CPU_OPTIONS, **options},
+        options={**XLA_CPU_OPTIONS, **options},
         main=program.main.spec,
         prepare=prepare,
     )

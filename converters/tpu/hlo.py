@@ -37,7 +37,13 @@ _WITHOUT_ESTIMATE: Final = {
     "rng-bit-generator",
     "fft",
 }
-_FREE_TARGETS: Final = {"AllocateBuffer", "AssumeGatherIndicesInBound", "Sharding"}
+# Custom calls that only name memory: no work.
+_FREE_TARGETS: Final = {
+    "AllocateBuffer",
+    "AssumeGatherIndicesInBound",
+    "ConcatBitcast",
+    "Sharding",
+}
 # How 64-bit values enter and leave a program: names for halves, not work.
 _FREE_PREFIX: Final = "X64"
 

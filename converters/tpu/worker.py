@@ -27,18 +27,13 @@ from tpu_export.converters.tpu.cost import Memory, cost_report
 from tpu_export.converters.tpu.hlo import hlo_costs
 from tpu_export.converters.tpu.jobs import Job, Layouts, Result, read_job
 from tpu_export.converters.tpu.memory import OutOfMemoryError, hbm_sizes, largest_values
-from tpu_export.converters.tpu.portable import (
-    callable_from_portable,
-    host_features,
-    layout_prepare_spec,
-    static_shapes,
-)
+from tpu_export.runtime.devices import host_features
 from tpu_export.runtime.manifest import Compiler
-from tpu_export.runtime.signature import Slot
+from tpu_export.runtime.signature import Slot, layout_prepare_spec, leading_slots
+from tpu_export.runtime.stablehlo import portable_callable, static_shapes
 
 # XLA walks deep graphs recursively: the default 8 MB overflow on a few thousand layers.
 _STACK_BYTES: Final = 512 * 2**20
-_ARRAYS: Final = ("weight", "prepared")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -75,9 +70,9 @@ def _for_tpu(job: Job, modules: dict[str, bytes]) -> tuple[Result, dict[str, byt
     device: Any = describe(platform="tpu", **job.description).devices[0]
     sharding = SingleDeviceSharding(device)
     auto = Format(Layout.AUTO, sharding)
-    leading = [slot for slot in job.main.arguments if slot.kind in _ARRAYS]
+    leading = leading_slots(job.main)
     formats = [auto if slot in leading else sharding for slot in job.main.arguments]
-    function = callable_from_portable(modules["main"], job.main, "tpu")
+    function = portable_callable(modules["main"], job.main, "tpu")
     main_program = _compile(job, function, job.main.arguments, formats)
     executables = {"main": _serialize(main_program)}
     chosen = main_program.input_formats[0][: len(leading)]
@@ -98,7 +93,7 @@ def _for_cpu(job: Job, modules: dict[str, bytes]) -> tuple[Result, dict[str, byt
         name: _serialize(
             _compile(
                 job,
-                callable_from_portable(modules[name], spec, "cpu"),
+                portable_callable(modules[name], spec, "cpu"),
                 spec.arguments,
                 [sharding] * len(spec.arguments),
             )
@@ -117,7 +112,7 @@ def _prepare_for_layouts(
     spec = layout_prepare_spec(job.main, job.prepare)
     prepare = job.prepare
     portable = (
-        callable_from_portable(modules["prepare"], prepare, "tpu") if prepare else None
+        portable_callable(modules["prepare"], prepare, "tpu") if prepare else None
     )
 
     def function(*weights: jax.Array) -> tuple[jax.Array, ...]:
