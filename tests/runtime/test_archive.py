@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+
+from tpu_export.runtime.archive import (
+    ALIGNMENT,
+    MAX_ENTRIES,
+    ArchiveWriter,
+    ArtifactCorruptedError,
+    read_members,
+)
+
+
+def written(*entries: tuple[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    writer = ArchiveWriter(file)
+    for name, payload in entries:
+        writer.add(name, [payload[:1], memoryview(payload[1:])])
+    writer.finish()
+    return file.getvalue()
+
+
+SAMPLES: tuple[tuple[tuple[str, bytes], ...], ...] = (
+    (),
+    (("a", b""),),
+    (("a", b"x"), ("b/c.d", b"y" * 5000), ("e=1+2-3", b"")),
+    (("a/b/c/d/e/f/g/h", b"8 parts"),),
+    (("n" * 512, b"longest name"),),
+    tuple((f"n{i}", bytes([i])) for i in range(40)),
+)
+
+
+@pytest.mark.parametrize("entries", SAMPLES)
+def test_what_is_written_is_read(entries: tuple[tuple[str, bytes], ...]) -> None:
+    data = written(*entries)
+    members = read_members(memoryview(data))
+    assert list(members) == [name for name, _ in entries]
+    for name, payload in entries:
+        member = members[name]
+        assert member.offset % ALIGNMENT == 0
+        assert data[member.offset : member.offset + member.size] == payload
+
+
+@pytest.mark.parametrize("entries", SAMPLES)
+def test_python_reads_it_as_a_zip(entries: tuple[tuple[str, bytes], ...]) -> None:
+    with zipfile.ZipFile(io.BytesIO(written(*entries))) as archive:
+        assert archive.testzip() is None
+        assert [(n, archive.read(n)) for n in archive.namelist()] == [*entries]
+
+
+def test_the_bytes_depend_on_nothing_else() -> None:
+    assert written(("a", b"1"), ("b", b"2")) == written(("a", b"1"), ("b", b"2"))
+
+
+BAD_NAMES = (
+    "", "/a", "a/", "a//b", "../a", "a/../b", ".a", "a/.b", "-a", "a b", "a\n", "é", "a\\b",
+    "a:b", "a\0", "a/b/c/d/e/f/g/h/i", "n" * 513, "C:/a", "~a",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_names_outside_the_grammar_are_not_written(name: str) -> None:
+    with pytest.raises(ValueError, match="entry name"):
+        ArchiveWriter(io.BytesIO()).add(name, [])
+
+
+def test_a_name_is_written_once() -> None:
+    writer = ArchiveWriter(io.BytesIO())
+    writer.add("a", [])
+    with pytest.raises(ValueError, match="repeated"):
+        writer.add("a", [])
+
+
+def test_too_many_entries_are_refused_before_they_are_read() -> None:
+    import struct
+
+    data = bytearray(written())
+    for at in (24, 32):
+        struct.pack_into("<Q", data, at, MAX_ENTRIES + 1)
+    with pytest.raises(ArtifactCorruptedError, match=r"rule 2\.2"):
+        read_members(memoryview(bytes(data)))
+
+
+def test_an_ordinary_zip_is_refused() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("manifest.json", "{}" * 100)
+    with pytest.raises(ArtifactCorruptedError) as caught:
+        read_members(memoryview(file.getvalue()))
+    assert caught.value.code == "TPX-0401"
+    assert caught.value.rule.startswith("2.")
