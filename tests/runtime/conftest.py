@@ -32,6 +32,7 @@ from tpu_export.runtime.signature import (
     Signature,
     Slot,
     TensorSpec,
+    layout_prepare_spec,
 )
 from tpu_export.runtime.stablehlo import portable_callable, static_shapes
 
@@ -50,6 +51,7 @@ class Model:
         self.leading: tuple[Slot, ...] = rest.pop("leading", ())
         self.prepare: Callable[..., Any] | None = rest.pop("prepare", None)
         self.entries: dict[str, bytes] = {}  # by prefix, in place of the true ones
+        self.platform = "cpu"
         self.compiled: tuple[dict[str, int], ...] = ()
         assert not rest
 
@@ -136,10 +138,11 @@ def executable(
 
 
 @cache
-def this_compiler() -> Compiler:
+def this_compiler(platform: str) -> Compiler:
     device = jax.devices("cpu")[0]
     return Compiler(
-        version("jaxlib"), device.client.platform_version, host_features(),
+        version("jaxlib"), device.client.platform_version,
+        host_features() if platform == "cpu" else (),
         dict(XLA_CPU_OPTIONS),
     )  # fmt: skip
 
@@ -204,20 +207,35 @@ def _compiled(
     name, spec = model.signature.name, model.main_spec
     donated = [i for i, s in enumerate(spec.arguments) if s.kind == "state"]
     sizes = "".join(f".{k}={v}" for k, v in sorted(dims.items()))
-    stem = f"executables/cpu/host/{name}{sizes}"
+    stem = f"executables/{model.platform}/host/{name}{sizes}"
     main = executable(portable(model.main, spec), spec, dims, donated)
     writer.add_bytes(f"{stem}.bin", model.payload(f"{stem}.bin", main))
     prepare = None
     if model.prepare is not None and model.prepare_spec is not None:
         prepare = f"{stem}.prepare.bin"
-        raw = portable(model.prepare, model.prepare_spec)
-        native = executable(raw, model.prepare_spec, {}, ())
+        native = _prepare(model, model.prepare, model.prepare_spec)
         writer.add_bytes(prepare, model.payload(prepare, native))
     return Executable(
-        signature=name, platform="cpu", topology="host", dims=dict(dims),
+        signature=name, platform=model.platform,
+        topology="host" if model.platform == "cpu" else "v5e:1x1", dims=dict(dims),
         main=f"{stem}.bin", prepare=prepare, layouts=(None,) * len(spec.arguments),
-        compiler=compiler or this_compiler(),
+        compiler=compiler or this_compiler(model.platform),
     )  # fmt: skip
+
+
+def _prepare(model: Model, prepare: Callable[..., Any], spec: FunctionSpec) -> bytes:
+    if model.platform == "cpu":
+        return executable(portable(prepare, spec), spec, {}, ())
+    wide = layout_prepare_spec(model.main_spec, spec)
+
+    def function(*arrays: Any) -> Any:
+        known = {s.name: a for s, a in zip(wide.arguments, arrays, strict=True)}
+        made = iter(prepare(*(known[s.name] for s in spec.arguments)))
+        return tuple(
+            next(made) if s.kind == "prepared" else known[s.name] for s in wide.results
+        )
+
+    return executable(portable(function, wide), wide, {}, ())
 
 
 def add() -> Model:
@@ -311,6 +329,14 @@ def native() -> Model:
     return model
 
 
+def on_tpu() -> Model:
+    """As linear, with executables that say they are a TPU's; they run on this CPU."""
+    model = linear()
+    model.platform = "tpu"
+    model.compiled = ({},)
+    return model
+
+
 def keep() -> Model:
     """No outputs: x becomes the state."""
     spec = TensorSpec("kept", (1 << 20,), "float32")
@@ -341,6 +367,7 @@ def with_entry(model: Model, prefix: str, payload: bytes) -> Model:
 MODELS: dict[str, Callable[[], Model | tuple[Model, ...]]] = {
     "add": add, "linear": linear, "counter": counter, "dynamic": dynamic,
     "mutating": mutating, "two": two, "random": random, "keep": keep, "scaled": scaled,
+    "on tpu": on_tpu,
     "garbage": lambda: with_entry(add(), "programs/", b"no StableHLO"),
     "no native": lambda: with_entry(native(), "executables/", b"no executable"),
 }  # fmt: skip
