@@ -121,6 +121,22 @@ def in_opmath(function: Callable[..., Array]) -> Callable[..., Array]:
     return rule
 
 
+def row_mean(x: Array) -> Array:
+    """Return the mean over the last axis, kept as an axis of one.
+
+    For TPU and CPU it is a product with 1/n at full float32 precision: TPU has it done by the
+    matrix unit, where a reduction would be a pass of its own (BERT-base: a fifth of
+    the estimated cycles).
+    """
+    size = x.shape[-1] if x.ndim else 1
+    plain = context.current().target != "xla" or not isinstance(size, int)
+    if plain or x.dtype != jnp.float32 or size == 0:
+        return jnp.mean(x, axis=-1, keepdims=True)
+    share = jnp.full((size, 1), 1 / size, x.dtype)
+    dims = (((x.ndim - 1,), (0,)), ((), ()))
+    return jax.lax.dot_general(x, share, dims, precision=jax.lax.Precision.HIGHEST)
+
+
 def scaled(x: Array, factor: Number) -> Array:
     """Return `x * factor` in the dtype of `x`; a factor of 1 costs nothing."""
     return x if factor == 1 else x * jnp.asarray(factor, x.dtype)

@@ -15,7 +15,7 @@ from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
 
-# Far below any score, and finite: LiteRT keeps its fused softmax, and no row gives NaN.
+# Far below any score, and finite.
 HIDDEN = -1e30
 
 
@@ -74,22 +74,22 @@ def _masked_softmax(
     return exps / (jnp.where(total == 0, 1, total) if safe else total), logsumexp
 
 
-def _clamped_softmax(scores: Array, mask: Array | None, safe: bool) -> Array:
-    """Return what _masked_softmax does, in the form that LiteRT fuses."""
+def _hidden(scores: Array, mask: Array | None) -> Array:
+    """Return the scores with what the mask hides far below all others, and finite.
+
+    Finite, so that no row gives NaN and that LiteRT and TPU know the softmax for what it is.
+    """
     if mask is None:
-        return _plain_softmax(scores)
-    boolean = mask.dtype == bool
+        return scores
     hidden = jnp.asarray(HIDDEN, scores.dtype)
-    bias = (
-        jnp.where(mask, jnp.zeros_like(hidden), hidden)
-        if boolean
-        else jnp.maximum(mask.astype(scores.dtype), hidden)
-    )
-    probabilities = _plain_softmax(scores + bias)
-    if not safe:
-        return probabilities
-    seen = jnp.any(mask if boolean else mask > -jnp.inf, axis=-1, keepdims=True)
-    return probabilities * seen.astype(scores.dtype)
+    if mask.dtype == bool:
+        return jnp.where(mask, scores, hidden)
+    return scores + jnp.maximum(mask.astype(scores.dtype), hidden)
+
+
+def _seen(mask: Array) -> Array:
+    """Return [..., L, 1]: whether the row sees anything. One that does not gives 0."""
+    return jnp.any(mask if mask.dtype == bool else mask > -jnp.inf, -1, keepdims=True)
 
 
 def _plain_softmax(scores: Array) -> Array:
@@ -114,9 +114,8 @@ def _attention(
     scale: float | None,
     *,
     grouped: bool = False,
-    litert: bool = False,
-) -> tuple[Array, Array]:
-    """Return the output [..., L, Ev] and the log-sum-exp [..., L] of the scores."""
+) -> Array:
+    """Return the output [..., L, Ev]."""
     heads, length = q.shape[:-2], q.shape[-2]
     grouped = grouped and not q.shape[-3] == k.shape[-3] == v.shape[-3]
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
@@ -126,15 +125,12 @@ def _attention(
     scores = _contract(q, k, -1) * scale
     if grouped and mask is not None and mask.ndim > 2:
         mask = _grouped_mask(mask, scores)
-    if litert:
-        probabilities, logsumexp = _clamped_softmax(scores, mask, safe), scores[..., 0]
-    else:
-        probabilities, logsumexp = _masked_softmax(scores, mask, safe)
+    probabilities = _plain_softmax(_hidden(scores, mask))
     probabilities = _dropped(probabilities, dropout_p).astype(v.dtype)
     y = _contract(probabilities, v, -2).astype(v.dtype)
-    if not grouped:
-        return y, logsumexp
-    return y.reshape(*heads, length, y.shape[-1]), logsumexp.reshape(*heads, length)
+    if mask is not None and safe:
+        y = jnp.where(_seen(mask), y, jnp.zeros((), y.dtype))
+    return y.reshape(*heads, length, y.shape[-1]) if grouped else y
 
 
 def _grouped_mask(mask: Array, scores: Array) -> Array:
@@ -158,23 +154,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Array:
     args = (q, k, v, attn_mask, dropout_p, is_causal, scale)
-    return _attention(*args, grouped=enable_gqa)[0]
-
-
-@lowers(aten.scaled_dot_product_attention.default, target="litert")
-def scaled_dot_product_attention_litert(
-    q: Array,
-    k: Array,
-    v: Array,
-    attn_mask: Array | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Array:
-    args = (q, k, v, attn_mask, dropout_p, is_causal, scale)
-    return _attention(*args, grouped=enable_gqa, litert=True)[0]
+    return _attention(*args, grouped=enable_gqa)
 
 
 @lowers(aten._scaled_dot_product_flash_attention_for_cpu.default)
@@ -188,4 +168,10 @@ def flash_attention_for_cpu(
     attn_mask: Array | None = None,
     scale: float | None = None,
 ) -> tuple[Array, Array]:
-    return _attention(q, k, v, attn_mask, dropout_p, is_causal, scale)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    mask = _visible(q, k, attn_mask, is_causal)
+    q, k, v = _aligned(q, k, v)
+    scores = _contract(q, k, -1) * scale
+    probabilities, logsumexp = _masked_softmax(scores, mask, mask is not None)
+    probabilities = _dropped(probabilities, dropout_p).astype(v.dtype)
+    return _contract(probabilities, v, -2).astype(v.dtype), logsumexp

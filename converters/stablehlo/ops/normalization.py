@@ -9,13 +9,16 @@ import numpy as np
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.operands import widen
+from tpu_export.converters.stablehlo.operands import row_mean, widen
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
 
 
 def _mean_var(x: Array, dims: Sequence[int]) -> tuple[Array, Array]:
+    if tuple(dims) == (x.ndim - 1,):
+        mean = row_mean(x)
+        return mean, row_mean(jnp.square(x - mean))
     mean = jnp.mean(x, axis=tuple(dims), keepdims=True)
     return mean, jnp.mean(jnp.square(x - mean), axis=tuple(dims), keepdims=True)
 
