@@ -287,7 +287,7 @@ def unpack(artifact: Path, folder: Path) -> Path:
             for name in opened.names:
                 target = partial / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(opened._view(opened._members[name]))
+                target.write_bytes(opened.entry(name))
             if folder.is_dir():
                 shutil.rmtree(folder)
             partial.chmod(0o755)

@@ -98,7 +98,17 @@ def _tpus() -> list[Any]:
 def _devices(platform: str) -> list[Any]:
     import jax
 
-    # Else JAX looks for every accelerator, and libtpu for a metadata server.
+    keep_off_missing_tpu()
+    return list(jax.devices(platform))
+
+
+def keep_off_missing_tpu() -> None:
+    """Have JAX use the CPU alone where there is no TPU.
+
+    Else it looks for every accelerator, and libtpu for a metadata server. A choice that
+    the process has made already stays.
+    """
+    import jax
+
     if missing_for_tpu() and not getattr(jax.config, "jax_platforms", None):
         jax.config.update("jax_platforms", "cpu")
-    return list(jax.devices(platform))

@@ -58,11 +58,13 @@ def compile_portable(
 
 def mismatch(compiler: Compiler, device: Any, features: Sequence[str]) -> str | None:
     """Say why an executable may not be used here; None when it may."""
-    here = device.client.platform_version
+    here, options = device.client.platform_version, compiler.options
     if compiler.jaxlib != version("jaxlib"):
         return f"built by jaxlib {compiler.jaxlib}, here is {version('jaxlib')}"
     if compiler.platform_version != here:
         return f"built for {compiler.platform_version!r}, here is {here!r}"
+    if device.platform == "cpu" and not XLA_CPU_OPTIONS.items() <= options.items():
+        return "built without the options that make XLA:CPU compute right results"
     missing = sorted(set(compiler.host_features) - set(features))
     if missing:
         return f"this CPU lacks {', '.join(missing[:5])}"

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import jax
 
@@ -81,6 +81,9 @@ class Runner:
     def __init__(
         self, artifact: Artifact, portable: Portable, device: Any, policy: Policy
     ) -> None:
+        if policy not in get_args(Policy):
+            message = f"executables={policy!r} is none of {get_args(Policy)}"
+            raise ValueError(message)
         self._artifact = artifact
         self.portable = portable
         self.signature = portable.signature

@@ -338,6 +338,9 @@ def test_policies(artifact: Make) -> None:
     assert "holds no executable" in load(without, device="cpu").origin["forward"]
     with pytest.raises(NoExecutableError, match="holds no executable"):
         load(without, device="cpu", executables="require")
+    wrong: Any = "required"
+    with pytest.raises(ValueError, match="'required' is none of"):
+        load(without, device="cpu", executables=wrong)
 
 
 def with_other(path: Path, name: str, payload: bytes) -> Path:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tpu_export.runtime.artifact import Artifact
+from tpu_export.runtime.devices import XLA_CPU_OPTIONS
 from tpu_export.runtime.executables import compile_portable, load_executable, mismatch
 from tpu_export.runtime.manifest import Compiler
 from tpu_export.runtime.signature import FunctionSpec, Slot
@@ -68,6 +69,7 @@ CASES: tuple[tuple[dict[str, Any], str | None], ...] = (
     ({"host_features": ("a", "c", "d")}, "this CPU lacks c, d"),
     ({"jaxlib": "0"}, "built by jaxlib 0"),
     ({"platform_version": "v"}, "built for 'v'"),
+    ({"options": {}}, "built without the options that make XLA:CPU compute right"),
 )
 
 
@@ -80,7 +82,7 @@ def test_who_may_use_an_executable(change: dict[str, Any], reason: str | None) -
         "jaxlib": version("jaxlib"),
         "platform_version": device.client.platform_version,
         "host_features": (),
-        "options": {},
+        "options": {**XLA_CPU_OPTIONS, "more": "1"},
     }
     said = mismatch(Compiler(**{**here, **change}), device, ("a", "b"))
     assert said is None if reason is None else str(said).startswith(reason)
