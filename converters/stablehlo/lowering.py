@@ -23,6 +23,7 @@ from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.converters.stablehlo.registry import Target
 from tpu_export.converters.stablehlo.shapes import input_shapes
+from tpu_export.runtime.devices import keep_off_missing_tpu
 from tpu_export.runtime.signature import (
     FunctionSpec,
     LoweredFunction,
@@ -56,6 +57,7 @@ def lower(
         UnsupportedOpsError: ops without a rule or a decomposition, all at once.
         LoweringBugError: a rule gave another shape or dtype than torch says.
     """
+    keep_off_missing_tpu()
     bound = bind(program, signature)
     check_coverage(bound.program.graph_module, target, model_file)
     traced = _trace(bound, signature, target, model_file)

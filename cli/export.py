@@ -1,0 +1,99 @@
+"""The main job: tpu-export [MODEL] --target … -o FILE."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tpu_export.cli.failures import UsageError
+from tpu_export.cli.models import configuration, only_model, source
+from tpu_export.cli.output import ProgressLines, print_json, print_result
+
+TARGETS = {"cloud-tpu": ".tpuexe", "litert": ".tflite", "stablehlo": ".stablehlo"}
+DEFAULT_TOPOLOGIES = ("v5e-1", "v6e-1")
+
+
+@click.command("export")
+@click.argument("model", required=False)
+@click.option("--target", help=f"One of {', '.join(TARGETS)}.  [default: cloud-tpu]")
+@click.option("-o", "--output", type=click.Path(), help="File (or folder) to write.")
+@click.option(
+    "-t",
+    "--topology",
+    multiple=True,
+    help="TPU to compile for: v5e-1, v6e-8, v6e:2x2 …; repeat or separate by commas; "
+    "none.  [default: v5e-1,v6e-1]",
+)
+@click.option("--no-parity", is_flag=True, help="Write without the proof.")
+@click.option("--tolerance", type=float, help="Limit of max rel for all float outputs.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Of parity's second inputs."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress lines.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show tracebacks of internal errors."
+)
+def command(
+    model: str | None,
+    target: str | None,
+    output: str | None,
+    topology: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Export MODEL, prove the result against torch eager, and write it."""
+    settings = configuration(Path.cwd()) if model is None else {}
+    text = model or settings.get("model") or only_model(Path.cwd())
+    target = target or settings.get("target", "cloud-tpu")
+    names = _topologies(topology, settings)
+    check(target, names)
+    found = source(text)
+    final = Path(output or settings.get("output") or f"{found.name}{TARGETS[target]}")
+    result = export_source(found, target, final, names, options)
+    if options["as_json"]:
+        print_json(result.to_json())
+    else:
+        print_result(result)
+
+
+def check(target: str, topologies: tuple[str, ...]) -> None:
+    """Refuse what cannot be made before any work starts."""
+    if target not in TARGETS:
+        raise UsageError(
+            f"unknown target {target!r}",
+            hint=f"targets are {', '.join(TARGETS)}; onnx is planned",
+        )
+    from tpu_export.converters.tpu.topologies import parse_topology
+
+    for name in topologies:
+        parse_topology(name)
+
+
+def export_source(
+    found: Any, target: str, output: Path, topologies: tuple[str, ...], options: Any
+) -> Any:
+    """Run the export with progress lines."""
+    from tpu_export.parity.export import export
+
+    progress = ProgressLines(quiet=options["quiet"] or options["as_json"])
+    try:
+        return export(
+            found,
+            target=target,
+            topologies=topologies,
+            output=output,
+            parity=not options["no_parity"],
+            tolerance=options["tolerance"],
+            seed=options["seed"],
+            progress=progress,
+        )
+    finally:
+        progress.close()
+
+
+def _topologies(given: tuple[str, ...], settings: dict[str, Any]) -> tuple[str, ...]:
+    listed = given or tuple(settings.get("topologies", DEFAULT_TOPOLOGIES))
+    names = [name for text in listed for name in text.split(",") if name]
+    return () if names == ["none"] else tuple(names)

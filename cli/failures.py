@@ -1,0 +1,68 @@
+"""Every way to fail as one clear message and an exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from tpu_export.runtime.errors import TpuExportError
+
+
+class UsageError(TpuExportError):
+    """The command line does not say what to do."""
+
+    code = "TPX-0002"
+
+
+def run_safely(command: click.Command, argv: Sequence[str]) -> int:
+    """Run a command; returns the exit status and never shows a bare traceback."""
+    as_json = "--json" in argv
+    try:
+        command.main(args=list(argv), prog_name="tpu-export", standalone_mode=False)
+    except TpuExportError as error:
+        _tell(error.code, error.message, error.hint, as_json=as_json)
+        return 2 if isinstance(error, UsageError) else 1
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        context: click.Context | None = getattr(error, "ctx", None)
+        hint = f"see `{context.command_path if context else 'tpu-export'} --help`"
+        _tell(UsageError.code, error.format_message(), hint, as_json=as_json)
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        print("interrupted; nothing was written", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # the last line of defence
+        return _internal(error, verbose="-v" in argv, as_json=as_json)
+    return 0
+
+
+def _internal(error: Exception, *, verbose: bool, as_json: bool) -> int:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(last.filename)}:{last.lineno}"
+    lines = str(error).strip().splitlines() or [""]
+    _tell(
+        TpuExportError.code,
+        f"internal error, {type(error).__name__} at {place}: {lines[0]}",
+        "this is a fault of tpu-export: report it with the output of -v",
+        as_json=as_json,
+    )
+    if verbose:
+        traceback.print_exception(error)
+    return 1
+
+
+def _tell(code: str, message: str, hint: str, *, as_json: bool) -> None:
+    if as_json:
+        found = {"code": code, "message": message, "hint": hint}
+        print(json.dumps({"error": found}))
+    else:
+        print(f"error[{code}]: {message}\n  {hint}", file=sys.stderr)

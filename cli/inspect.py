@@ -1,0 +1,111 @@
+"""tpu-export inspect ARTIFACT."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tpu_export.cli.output import print_json, print_table, size_text
+
+if TYPE_CHECKING:
+    from tpu_export.runtime.artifact import Artifact
+
+
+@click.command("inspect")
+@click.argument("artifact", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def command(artifact: str, as_json: bool) -> None:
+    """Show what a .tpuexe holds; nothing in it is run."""
+    from tpu_export.runtime.artifact import Artifact
+
+    found = summary(Artifact(artifact))
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"{artifact}: format {found['version']}, {size_text(found['size'])}")
+    click.echo(
+        "made by " + ", ".join(f"{k} {v}" for k, v in found["producers"].items())
+    )
+    for text in found["signatures"].values():
+        click.echo(f"\n{text}")
+    click.echo(
+        f"\nweights: {found['weights']} tensors, {size_text(found['weight_bytes'])}"
+    )
+    if found["executables"]:
+        click.echo("executables:")
+        print_table(_executable_lines(found["executables"]))
+    click.echo("entries:")
+    print_table([[name, size_text(size)] for name, size in found["entries"].items()])
+
+
+def summary(artifact: Artifact) -> dict[str, Any]:
+    """Return what an artifact holds as plain values."""
+    from tpu_export.runtime.codec import encode
+
+    manifest = artifact.manifest
+    stored = {(w.entry, w.key) for w in manifest.weights.values()}
+    return {
+        "version": manifest.version,
+        "size": artifact.path.stat().st_size,
+        "producers": manifest.producers,
+        "signatures": {n: describe(p.signature) for n, p in manifest.programs.items()},
+        "weights": len(stored),
+        "weight_bytes": sum(
+            e.size for n, e in manifest.entries.items() if n.startswith("weights/")
+        ),
+        "executables": [
+            {
+                "signature": x.signature,
+                "platform": x.platform,
+                "topology": x.topology,
+                "dims": x.dims,
+                "size": manifest.entries[x.main].size,
+                "compiler": encode(x.compiler),
+            }
+            for x in manifest.executables
+        ],
+        "entries": {name: entry.size for name, entry in manifest.entries.items()},
+        "manifest": encode(manifest),
+        "report": reports(artifact),
+    }
+
+
+def describe(signature: Any) -> str:
+    """Return a signature with its results and state as text."""
+    from tpu_export.runtime.inputs import describe as inputs
+    from tpu_export.runtime.inputs import describe_tensor
+
+    lines = [inputs(signature)]
+    lines += [f"  -> {s.name}: {describe_tensor(s)}" for s in signature.outputs]
+    lines += [f"  keeps {s.name}: {describe_tensor(s)}" for s in signature.state]
+    lines += [f"  writes to {name}" for name in signature.mutated_inputs]
+    lines += [
+        f"  {d.name}: {d.minimum} … {d.maximum if d.maximum is not None else 'any'}"
+        for d in signature.dims
+    ]
+    return "\n".join(lines)
+
+
+def reports(artifact: Artifact) -> dict[str, Any]:
+    """Return the cost reports by entry name, as written at export."""
+    import json
+
+    names = [name for name in artifact.names if name.startswith("report/")]
+    return {name: json.loads(bytes(artifact.entry(name))) for name in names}
+
+
+def _executable_lines(executables: list[dict[str, Any]]) -> list[list[str]]:
+    header = ["signature", "platform", "topology", "size", "jaxlib", "options"]
+    rows = [
+        [
+            x["signature"],
+            x["platform"],
+            x["topology"] + "".join(f" {k}={v}" for k, v in x["dims"].items()),
+            size_text(x["size"]),
+            x["compiler"]["jaxlib"],
+            ", ".join(x["compiler"]["options"]) or "-",
+        ]
+        for x in executables
+    ]
+    return [header, *rows]

@@ -1,0 +1,72 @@
+"""MODEL of the command line: named, configured, or the only one in the folder."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tpu_export.cli.failures import UsageError
+
+if TYPE_CHECKING:
+    from tpu_export.exporter.sources import Source
+
+FORMS = "path.py, path.py:factory, path.pt2, zoo:NAME, hf:DIR"
+
+
+def source(text: str) -> Source:
+    """Resolve a MODEL."""
+    from tpu_export.exporter.sources import resolve
+    from tpu_export.model_zoo.zoo import entry
+
+    return resolve(text, zoo=entry)
+
+
+def configuration(folder: Path) -> dict[str, Any]:
+    """Return [tool.tpu-export] of the nearest pyproject.toml, {} when there is none.
+
+    Paths in it are relative to that file's folder.
+    """
+    for parent in [folder, *folder.parents]:
+        path = parent / "pyproject.toml"
+        if path.is_file():
+            try:
+                table = tomllib.loads(path.read_text())
+            except tomllib.TOMLDecodeError as error:
+                raise UsageError(
+                    f"{path} is not valid TOML: {error}", hint="mend it, or name MODEL"
+                ) from error
+            found = table.get("tool", {}).get("tpu-export", {})
+            if "model" in found and ":" not in found["model"].split(".")[0]:
+                found = {**found, "model": str(parent / found["model"])}
+            return dict(found)
+    return {}
+
+
+def only_model(folder: Path) -> str:
+    """Return the one model file of a folder, and say which.
+
+    Raises:
+        UsageError: there is none, or more than one.
+    """
+    found = [p for p in sorted(folder.glob("*.py")) if defines_model(p)]
+    found += sorted(folder.glob("*.pt2"))
+    if len(found) == 1:
+        click.echo(f"model: {found[0].name} (the only one in this folder)", err=True)
+        return str(found[0])
+    names = ", ".join(p.name for p in found)
+    what = f"several models in this folder: {names}" if found else "no MODEL given"
+    raise UsageError(what, hint=f"name one: {FORMS}")
+
+
+def defines_model(path: Path) -> bool:
+    """Whether a file defines get_model() and get_inputs(); it is not imported."""
+    try:
+        body = ast.parse(path.read_text()).body
+    except (SyntaxError, UnicodeDecodeError, OSError):
+        return False
+    names = {n.name for n in body if isinstance(n, ast.FunctionDef)}
+    return {"get_model", "get_inputs"} <= names or "get_signatures" in names

@@ -1,0 +1,40 @@
+"""tpu-export parity MODEL|ARTIFACT."""
+
+from __future__ import annotations
+
+import click
+
+from tpu_export.cli.models import source
+from tpu_export.cli.output import print_json, print_table
+
+
+@click.command("parity")
+@click.argument("model")
+@click.option(
+    "--artifact", type=click.Path(), help="The .tpuexe to check; else one is built."
+)
+@click.option("--tolerance", type=float, help="Limit of max rel for all float outputs.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    model: str,
+    artifact: str | None,
+    tolerance: float | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Compare an artifact with torch eager, or with the outputs recorded in it.
+
+    MODEL is what `export` takes; a .tpuexe alone is replayed against its recorded outputs.
+    """
+    from tpu_export.parity.check import parity
+
+    subject = model if model.endswith(".tpuexe") else source(model)
+    report = parity(subject, artifact=artifact, tolerance=tolerance, seed=seed)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        print_table(report.table())
+    ctx.exit(0 if report.passed else 1)

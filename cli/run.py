@@ -1,0 +1,135 @@
+"""tpu-export run ARTIFACT --input FILE --output FILE."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from tpu_export.cli.failures import UsageError
+
+if TYPE_CHECKING:
+    from tpu_export.runtime.signature import Signature
+
+
+@click.command("run")
+@click.argument("artifact", type=click.Path())
+@click.option(
+    "-i", "--input", "source", required=True, help="FILE.npz, FILE.json or -."
+)
+@click.option("-o", "--output", "target", default="-", help="FILE.npz, FILE.json or -.")
+@click.option("--signature", help="By default the only one, or forward.")
+@click.option(
+    "--device", default="auto", show_default=True, help="auto, cpu, tpu, tpu:N."
+)
+@click.option(
+    "--executables",
+    type=click.Choice(["auto", "never", "require"]),
+    default="auto",
+    show_default=True,
+)
+def command(
+    artifact: str,
+    source: str,
+    target: str,
+    signature: str | None,
+    device: str,
+    executables: Any,
+) -> None:
+    """Run an artifact once. Inputs are arrays by name; nested names are dotted."""
+    from tpu_export.runtime.program import load
+
+    with load(artifact, device=device, executables=executables) as program:
+        names = list(program.signatures)
+        name = signature or (names[0] if len(names) == 1 else "forward")
+        wanted = program[name].signature
+        arguments = _arguments(wanted, read_inputs(source, wanted))
+        outputs = named_outputs(wanted, program[name](**arguments))
+        origin = program.origin[name]
+    click.echo(f"{name} on {device}: {origin}", err=True)
+    write_outputs(target, outputs)
+
+
+def read_inputs(source: str, signature: Signature) -> dict[str, Any]:
+    """Read arrays by name from .npz, .json, or JSON on standard input."""
+    import numpy as np
+
+    from tpu_export.runtime.tensors import numpy_dtype
+
+    try:
+        if source != "-" and Path(source).suffix == ".npz":
+            with np.load(source, allow_pickle=False) as file:
+                return dict(file)
+        text = sys.stdin.read() if source == "-" else Path(source).read_text()
+        values = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read inputs from {source}: {error}",
+            hint='give a .npz, or JSON such as {"x": [[1, 2]]}',
+        ) from error
+    if not isinstance(values, dict):
+        raise UsageError("the JSON is no object", hint='write {"x": [[1, 2]]}')
+    dtypes = {spec.name: numpy_dtype(spec.dtype) for spec in signature.inputs}
+    return {n: np.array(v, dtypes.get(n)) for n, v in values.items()}
+
+
+def _arguments(signature: Signature, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Put flat arrays into the structure of the parameters."""
+    from tpu_export.runtime.inputs import describe
+    from tpu_export.runtime.trees import unflatten
+
+    names = [spec.name for spec in signature.inputs]
+    unknown, missing = (
+        sorted(set(arrays) - set(names)),
+        [n for n in names if n not in arrays],
+    )
+    if unknown or missing:
+        words = [f"unknown inputs {', '.join(unknown)}"] if unknown else []
+        words += [f"missing inputs {', '.join(missing)}"] if missing else []
+        raise UsageError(
+            "; ".join(words), hint=f"the signature is {describe(signature)}"
+        )
+    leaves = [arrays[name] for name in names]
+    return {p.name: unflatten(p.tree, leaves) for p in signature.parameters}
+
+
+def named_outputs(signature: Signature, result: Any) -> dict[str, Any]:
+    """Return the result's arrays by output name."""
+    from tpu_export.runtime.trees import flatten
+
+    found: dict[int, Any] = {}
+    flatten(
+        signature.output_tree,
+        result,
+        "result",
+        lambda index, _, leaf: found.__setitem__(index, leaf),
+    )
+    return {spec.name: found[i] for i, spec in enumerate(signature.outputs)}
+
+
+def write_outputs(target: str, outputs: dict[str, Any]) -> None:
+    """Write arrays by name to .npz, .json, or JSON on standard output."""
+    import numpy as np
+
+    if target == "-":
+        click.echo(json.dumps({n: v.tolist() for n, v in outputs.items()}))
+        return
+    try:
+        with Path(target).open("wb") as file:
+            if Path(target).suffix == ".npz":
+                np.savez(_binary(file), **outputs)
+            else:
+                file.write(
+                    json.dumps({n: v.tolist() for n, v in outputs.items()}).encode()
+                )
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {target}: {error.strerror}", hint="choose another --output"
+        ) from error
+
+
+def _binary(file: BinaryIO) -> Any:
+    return file

@@ -1,0 +1,100 @@
+"""tpu-export zoo list | export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tpu_export.cli.failures import UsageError
+from tpu_export.cli.models import source
+from tpu_export.cli.output import ProgressLines, print_json, print_table
+from tpu_export.cli.zoo_page import Outcome, page
+
+SUFFIXES = {"cloud-tpu": ".tpuexe", "litert": ".tflite"}
+
+
+@click.group("zoo")
+def command() -> None:
+    """List the model zoo, or export from it."""
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True)
+def list_(as_json: bool) -> None:
+    """List the models with their weights and licences."""
+    from tpu_export.model_zoo.zoo import entry, names
+
+    entries = [entry(name) for name in names()]
+    if as_json:
+        print_json(
+            [
+                {"name": e.name, "weights": e.weights, "description": e.description}
+                for e in entries
+            ]
+        )
+        return
+    header = ["name", "weights", "description", "licence"]
+    print_table(
+        [header, *([e.name, e.weights, e.description, e.licence] for e in entries)]
+    )
+
+
+@command.command("export")
+@click.argument("models", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every model of the zoo.")
+@click.option(
+    "-o", "--output", default="zoo-output", show_default=True, type=click.Path()
+)
+@click.option("--write-docs", type=click.Path(), help="Write the outcome as a page.")
+@click.pass_context
+def export_(
+    ctx: click.Context,
+    models: tuple[str, ...],
+    everything: bool,
+    output: str,
+    write_docs: str | None,
+) -> None:
+    """Export models for both targets; go on after a failure, and say so at the end."""
+    from tpu_export.model_zoo.zoo import entry, names
+
+    wanted = list(names()) if everything else [entry(name).name for name in models]
+    if not wanted:
+        raise UsageError("no model named", hint="name some, or use --all")
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    outcomes = [one(name, target, folder) for name in wanted for target in SUFFIXES]
+    if write_docs:
+        Path(write_docs).write_text(page(outcomes))
+    failed = [o for o in outcomes if o.error]
+    for o in failed:
+        click.echo(f"failed: {o.name} for {o.target}: {o.error}", err=True)
+    click.echo(f"{len(outcomes) - len(failed)} of {len(outcomes)} exports succeeded")
+    ctx.exit(1 if failed else 0)
+
+
+def one(name: str, target: str, folder: Path) -> Outcome:
+    """Export one model for one target; a failure is an outcome too."""
+    from tpu_export.model_zoo.zoo import entry
+    from tpu_export.parity.export import export
+    from tpu_export.runtime.errors import TpuExportError
+
+    click.echo(f"== {name} for {target}", err=True)
+    try:
+        result: Any = export(
+            source(f"zoo:{name}"),
+            target=target,
+            output=folder / f"{name}{SUFFIXES[target]}",
+            tolerance=limit(entry(name), target),
+            progress=ProgressLines(),
+        )
+    except TpuExportError as error:
+        return Outcome(name, target, None, f"{error.code} {error.message}")
+    return Outcome(name, target, result, "")
+
+
+def limit(entry: Any, target: str) -> float | None:
+    """Return the entry's own tolerance for a target, None for the default."""
+    own = entry.tolerance.get(target)
+    return own.limit if own is not None else None
