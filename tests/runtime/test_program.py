@@ -170,6 +170,27 @@ def test_what_the_caller_writes_later_does_not_reach_state(artifact: Make) -> No
         assert (program.state["kept"] == round_).all()
 
 
+def aligned(count: int) -> np.ndarray:
+    """Return float32 zeros at a multiple of 64 bytes: what XLA uses without a copy."""
+    raw = np.zeros(count + 16, np.float32)
+    start = -raw.ctypes.data % 64 // 4
+    return raw[start : start + count]
+
+
+def test_state_shares_no_memory_with_what_was_assigned(artifact: Make) -> None:
+    program = load(artifact("keep"), device="cpu")
+    mine = aligned(1 << 20)
+    program.state["kept"] = mine
+    mine[:] = 5
+    assert (program.state["kept"] == 0).all()
+    program(aligned(1 << 20))  # donates the state: it must not be mine, nor the file's
+    assert (mine == 5).all()
+    program.reset_state()
+    program(mine)
+    program.reset_state()
+    assert (program.state["kept"] == 0).all()
+
+
 def test_random_numbers_follow_the_seed(opened: Any) -> None:
     program = opened("random")
     x = np.zeros(3, np.float32)
