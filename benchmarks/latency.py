@@ -18,7 +18,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from tpu_export.exporter.arrays import as_numpy
+from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.model_zoo.zoo import entry
 from tpu_export.runtime.program import load
 

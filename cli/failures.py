@@ -23,12 +23,12 @@ def run_safely(command: click.Command, argv: Sequence[str]) -> int:
     """Run a command; returns the exit status and never shows a bare traceback."""
     as_json = "--json" in argv
     try:
-        command.main(args=list(argv), prog_name="tpu-export", standalone_mode=False)
+        status = command.main(
+            args=list(argv), prog_name="tpu-export", standalone_mode=False
+        )
     except TpuExportError as error:
         _tell(error.code, error.message, error.hint, as_json=as_json)
         return 2 if isinstance(error, UsageError) else 1
-    except click.exceptions.Exit as done:
-        return done.exit_code
     except click.ClickException as error:
         context: click.Context | None = getattr(error, "ctx", None)
         hint = f"see `{context.command_path if context else 'tpu-export'} --help`"
@@ -42,7 +42,8 @@ def run_safely(command: click.Command, argv: Sequence[str]) -> int:
         return 0
     except Exception as error:  # the last line of defence
         return _internal(error, verbose="-v" in argv, as_json=as_json)
-    return 0
+    # Without standalone mode click returns the status that a command exits with.
+    return status if isinstance(status, int) else 0
 
 
 def _internal(error: Exception, *, verbose: bool, as_json: bool) -> int:

@@ -17,7 +17,10 @@ def reference() -> str:
 
 
 def _pages() -> Iterator[tuple[str, str]]:
-    root = click.Context(group, info_name="tpu-export", terminal_width=80)
+    names = ["-h", "--help"]
+    root = click.Context(
+        group, info_name="tpu-export", terminal_width=80, help_option_names=names
+    )
     yield "tpu-export", group.get_help(root)
     for name in group.list_commands(root):
         command = group.get_command(root, name)

@@ -22,7 +22,15 @@ OURS: dict[str, set[str]] = {
 }
 # What converters may know of the runtime: errors and the types of the artifact, and the one
 # adapter to portable StableHLO.
-CONVERTERS_MAY_IMPORT = {"errors", "signature", "manifest", "stablehlo", "devices", "expressions", "tensors"}
+CONVERTERS_MAY_IMPORT = {
+    "errors",
+    "signature",
+    "manifest",
+    "stablehlo",
+    "devices",
+    "expressions",
+    "tensors",
+}
 RUNTIME_NEVER = {"torch", "transformers", "onnx", "litert_converter", "pickle"}
 LIMIT_LINES = 300
 
@@ -97,7 +105,9 @@ def run(code: str) -> str:
 
 
 def test_import_is_lazy() -> None:
-    heavy = "import sys, tpu_export; print({'torch', 'jax', 'numpy'} & set(sys.modules))"
+    heavy = (
+        "import sys, tpu_export; print({'torch', 'jax', 'numpy'} & set(sys.modules))"
+    )
     assert run(heavy).strip() == "set()"
 
 

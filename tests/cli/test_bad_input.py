@@ -1,0 +1,219 @@
+"""Bad input: one clear error with a code, the right exit status, and no file left."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+
+SYNTAX = "def get_model(:\n"
+NO_MODEL = "def get_inputs():\n    return ()\n"
+RAISES = "import torch\nraise RuntimeError('boom')\n"
+HEAD = "import torch\nfrom torch import nn\n"
+MISFIT = (
+    HEAD
+    + "def get_model(): return nn.Linear(2, 2)\ndef get_inputs(): return (torch.ones(1, 2), 3)\n"
+)
+REFUSED = (
+    HEAD
+    + """
+class M(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+def get_model(): return M()
+def get_inputs(): return (torch.ones(2),)
+"""
+)
+UNSUPPORTED = (
+    HEAD
+    + """
+@torch.library.custom_op("tpx_cli::secret", mutates_args=())
+def secret(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+secret.register_fake(torch.empty_like)
+
+class M(nn.Module):
+    def forward(self, x):
+        return secret(x)
+
+def get_model(): return M()
+def get_inputs(): return (torch.ones(2),)
+"""
+)
+
+MODELS = {
+    "missing file": (None, "TPX-0111"),
+    "syntax error": (SYNTAX, "TPX-0112"),
+    "no get_model": (NO_MODEL, "TPX-0113"),
+    "raises on import": (RAISES, "TPX-0112"),
+    "inputs do not fit": (MISFIT, "TPX-0101"),
+    "torch.export refuses": (REFUSED, "TPX-0103"),
+    "unsupported op": (UNSUPPORTED, "TPX-0201"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MODELS)
+def test_model_files(tpx: Run, tmp_path: Path, name: str) -> None:
+    text, code = MODELS[name]
+    path = tmp_path / f"model_{name.replace(' ', '_').replace('.', '_')}.py"
+    if text is not None:
+        path.write_text(text)
+    output = tmp_path / "out.tpuexe"
+    status, out, err = tpx(path, "-t", "none", "-o", output, "-q")
+    assert (status, out) == (1, "")
+    assert re.match(rf"error\[{code}\]: \S.*\n  \S", err), err
+    assert not output.exists()
+    assert list(tmp_path.glob("*.partial")) == []
+
+
+USAGE = {
+    "unknown target": (
+        ["MODEL", "--target", "phone"],
+        2,
+        "TPX-0002",
+        "cloud-tpu, litert",
+    ),
+    "unknown topology": (["MODEL", "-t", "v5x-4"], 1, "TPX-0301", "v5"),
+    "unknown option": (["MODEL", "--fast"], 2, "TPX-0002", "--help"),
+    "unknown zoo model": (["zoo:resnet5"], 1, "TPX-0801", "resnet50"),
+    "unknown form": (["gs://bucket/model"], 1, "TPX-0110", "path.py"),
+    "unknown code": (["explain", "TPX-9999"], 2, "TPX-0002", "near"),
+    "unknown op": (["ops", "aten.nonsense"], 2, "TPX-0002", "aten.gelu"),
+    "no such artifact": (["inspect", "nowhere.tpuexe"], 1, "TPX-0402", "path"),
+    "not an artifact": (["inspect", "MODEL"], 1, "TPX-0401", "again"),
+}
+
+
+@pytest.mark.parametrize("name", USAGE)
+def test_command_lines(tpx: Run, model: Path, name: str) -> None:
+    argv, expected, code, words = USAGE[name]
+    status, _, err = tpx(*(str(model) if a == "MODEL" else a for a in argv))
+    assert status == expected
+    assert f"[{code}]" in err
+    assert words in err
+
+
+def test_errors_are_json_on_request(tpx: Run, tmp_path: Path) -> None:
+    status, out, err = tpx(tmp_path / "nowhere.py", "--json")
+    assert status == 1
+    assert json.loads(out)["error"]["code"] == "TPX-0111"
+    assert err == ""
+
+
+@pytest.mark.parametrize("place", ["nowhere/m.tpuexe", "."])
+def test_output_not_writable(tpx: Run, model: Path, place: str) -> None:
+    status, _, err = tpx(model, "-t", "none", "-o", model.parent / place, "-q")
+    assert status == 1
+    assert "[TPX-0404]" in err
+
+
+def test_disk_full(process: Any, model: Path, tmp_path: Path) -> None:
+    import resource
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    import signal
+
+    def quietly() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        limit()
+
+    environment = {"TPU_EXPORT_CACHE": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
+    output = tmp_path / "m.tpuexe"
+    import os
+
+    done = process(
+        model, "-t", "none", "-o", output, "--no-parity",
+        env={**os.environ, **environment}, preexec_fn=quietly,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "[TPX-0404]" in done.stderr
+    assert not output.exists()
+    assert list(tmp_path.glob(".*partial")) == []
+
+
+DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "truncated": (lambda data: data[: len(data) // 2], "TPX-0401"),
+    "empty": (lambda _: b"", "TPX-0401"),
+    "a byte more": (lambda data: data + b"\0", "TPX-0401"),
+    "manifest changed": (
+        lambda data: data.replace(b'"producers"', b'"producerz"'),
+        "TPX-0401",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_artifacts(tpx: Run, artifact: Path, tmp_path: Path, name: str) -> None:
+    damage, code = DAMAGE[name]
+    path = tmp_path / "damaged.tpuexe"
+    path.write_bytes(damage(artifact.read_bytes()))
+    for argv in (["inspect", path], ["run", path, "-i", "nowhere.npz"]):
+        status, _, err = tpx(*argv)
+        assert status == 1
+        assert f"[{code}]" in err
+
+
+INPUTS = {
+    "wrong name": ({"z": [[1, 1, 1, 1]] * 2}, 2, "unknown inputs z"),
+    "wrong shape": ({"x": [[1, 1]]}, 1, "axis"),
+    "not JSON": ("{", 2, "cannot read inputs"),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_inputs_of_run(tpx: Run, artifact: Path, tmp_path: Path, name: str) -> None:
+    values, expected, words = INPUTS[name]
+    source = tmp_path / "in.json"
+    source.write_text(values if isinstance(values, str) else json.dumps(values))
+    status, _, err = tpx("run", artifact, "-i", source)
+    assert status == expected
+    assert words in err
+
+
+def test_wrong_dtype_of_run(tpx: Run, artifact: Path, tmp_path: Path) -> None:
+    import numpy as np
+
+    np.savez(tmp_path / "in.npz", x=np.ones((2, 4)))
+    status, _, err = tpx("run", artifact, "-i", tmp_path / "in.npz")
+    assert status == 1
+    assert "float64, expected float32" in err
+
+
+def test_interrupted_export_leaves_nothing(model: Path, tmp_path: Path) -> None:
+    import os
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    output = tmp_path / "m.tpuexe"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tpu_export.cli.main", str(model), "-o", str(output)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TPU_EXPORT_CACHE": str(tmp_path / "cache")},
+    )
+    with child:
+        assert child.stderr is not None
+        for line in child.stderr:
+            if line.startswith("lower"):  # the compile has begun
+                break
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        rest = child.stderr.read()
+    assert child.returncode == 130, rest
+    assert "interrupted" in rest
+    assert not output.exists()
+    assert list(tmp_path.glob(".*partial")) == []

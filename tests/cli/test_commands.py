@@ -1,0 +1,176 @@
+"""What each command prints and returns when all is well."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tpu_export.cli.reference import reference
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_export_prints_stages_parity_and_the_file(tpx: Run, model: Path) -> None:
+    output = model.parent / "m.tpuexe"
+    status, out, err = tpx(model, "-t", "none", "-o", output)
+    assert status == 0
+    stages = [line.split()[0] for line in err.splitlines() if line[:1].isalpha()]
+    assert [s for s in stages if s in ("capture", "lower", "compile", "write", "parity")] == [
+        "capture", "lower", "compile", "write", "parity",
+    ]  # fmt: skip
+    assert "tpuexe on cpu" in out
+    assert f"wrote {output}" in out
+
+
+def test_export_json_is_one_object(tpx: Run, model: Path) -> None:
+    output = model.parent / "m.tpuexe"
+    status, out, err = tpx(model, "-t", "none", "-o", output, "--json")
+    found = json.loads(out)
+    assert (status, err) == (0, "")
+    assert found["parity"]["passed"] is True
+    assert found["output"] == str(output)
+    assert found["size"] == output.stat().st_size
+
+
+def test_export_finds_the_only_model(
+    tpx: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    status, _, err = tpx("--topology", "none")
+    assert status == 0
+    assert "model.py (the only one in this folder)" in err
+    assert (model.parent / "model.tpuexe").is_file()
+
+
+def test_export_reads_pyproject(
+    tpx: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (model.parent / "pyproject.toml").write_text(
+        '[tool.tpu-export]\nmodel = "model.py"\ntopologies = ["none"]\noutput = "x.tpuexe"\n'
+    )
+    inner = model.parent / "inner"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    assert tpx("-q")[0] == 0
+    assert (inner / "x.tpuexe").is_file()
+
+
+def test_no_model_and_several_models(
+    tpx: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    (model.parent / "other.py").write_text(model.read_text())
+    status, _, err = tpx()
+    assert status == 2
+    assert "model.py, other.py" in err
+    for path in model.parent.glob("*.py"):
+        path.unlink()
+    status, _, err = tpx()
+    assert status == 2
+    assert "path.py:factory" in err
+
+
+def test_stablehlo_is_a_folder(tpx: Run, model: Path) -> None:
+    output = model.parent / "m.stablehlo"
+    assert tpx(model, "--target", "stablehlo", "-o", output, "-q")[0] == 0
+    assert (output / "programs" / "forward.mlirbc").read_bytes()[:4] == b"ML\xefR"
+    assert (output / "manifest.json").is_file()
+    (model.parent / "precious").mkdir()
+    status, _, err = tpx(
+        model, "--target", "stablehlo", "-o", model.parent / "precious"
+    )
+    assert status == 1
+    assert "TPX-0404" in err
+
+
+def test_inspect(tpx: Run, artifact: Path) -> None:
+    status, out, _ = tpx("inspect", artifact)
+    assert status == 0
+    assert "forward(x: float32[2, 4])" in out
+    status, out, _ = tpx("inspect", artifact, "--json")
+    found = json.loads(out)
+    assert found["executables"][0]["platform"] == "cpu"
+    assert found["weights"] == 2
+
+
+@pytest.mark.parametrize("suffix", ["npz", "json"])
+def test_run(tpx: Run, artifact: Path, tmp_path: Path, suffix: str) -> None:
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    source, target = tmp_path / f"in.{suffix}", tmp_path / f"out.{suffix}"
+    if suffix == "npz":
+        np.savez(source, x=x)
+    else:
+        source.write_text(json.dumps({"x": x.tolist()}))
+    status, _, err = tpx("run", artifact, "-i", source, "-o", target)
+    assert status == 0
+    assert "executable cpu/host" in err
+    found = dict(np.load(target)) if suffix == "npz" else json.loads(target.read_text())
+    np.testing.assert_allclose(found["n"], x.sum(-1))
+
+
+def test_parity_of_a_model_and_of_an_artifact(
+    tpx: Run, model: Path, artifact: Path
+) -> None:
+    assert tpx("parity", model)[0] == 0
+    status, out, _ = tpx("parity", artifact)
+    assert status == 0
+    assert "recorded example" in out
+    model.write_text(model.read_text().replace("manual_seed(0)", "manual_seed(1)"))
+    status, out, _ = tpx("parity", model, "--artifact", artifact, "--json")
+    assert status == 1
+    assert json.loads(out)["passed"] is False
+
+
+def test_ops(tpx: Run, model: Path) -> None:
+    status, out, _ = tpx("ops", model)
+    assert status == 0
+    assert "aten.linear.default" in out
+    assert tpx("ops", "aten.gelu.default")[:2] == (0, "aten.gelu.default: rule\n")
+    assert tpx("ops", "aten._sparse_mm.default")[0] == 1
+
+
+def test_doctor_zoo_and_explain(tpx: Run) -> None:
+    status, out, _ = tpx("doctor", "--json")
+    assert status == 0
+    assert json.loads(out)["can"]["run on the CPU"] == "yes"
+    assert "efficientnet-lite0" in tpx("zoo", "list")[1]
+    assert tpx("explain", "TPX-0201")[1].startswith("TPX-0201 ")
+
+
+def test_the_reference_is_fresh() -> None:
+    page = Path(__file__).parents[2] / "docs" / "cli.md"
+    assert page.read_text() == reference(), "run: make docs"
+
+
+def test_help_costs_little_more_than_click() -> None:
+    def best(*argv: str) -> float:
+        took = []
+        for _ in range(5):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *argv], check=True, capture_output=True)
+            took.append(time.perf_counter() - start)
+        return min(took)
+
+    assert best("-m", "tpu_export.cli.main", "--help") < 3 * best("-c", "import click")
+
+
+def test_help_imports_nothing_heavy(process: Any) -> None:
+    code = """
+import sys
+from tpu_export.cli.failures import run_safely
+from tpu_export.cli.main import group
+run_safely(group, ["--help"])
+print({"torch", "jax", "numpy", "rich"} & set(sys.modules))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "set()"
