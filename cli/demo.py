@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tpu_export.cli.failures import UsageError
+from tpu_export.cli.failures import writable_folder
 from tpu_export.cli.output import ProgressLines, print_result
 
 MODEL = "efficientnet-lite0"
@@ -37,13 +37,7 @@ def command(output: str, quiet: bool) -> None:
     from tpu_export.cli.models import source
     from tpu_export.parity.export import export
 
-    folder = Path(output)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot make {folder}: {error.strerror}", hint="choose another --output"
-        ) from error
+    folder = writable_folder(output)
     results = []
     for target, suffix in (("cloud-tpu", ".tpuexe"), ("litert", ".tflite")):
         click.echo(f"\n== {MODEL} for {target}")

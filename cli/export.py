@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ def command(
     names = _topologies(topology, settings)
     check(target, names)
     found = source(text)
+    if output or settings.get("output"):
+        check_output(Path(output or settings["output"]))
     final = Path(output or settings.get("output") or f"{found.name}{TARGETS[target]}")
     result = export_source(found, target, final, names, options)
     if options["as_json"]:
@@ -69,6 +72,15 @@ def check(target: str, topologies: tuple[str, ...]) -> None:
 
     for name in topologies:
         parse_topology(name)
+
+
+def check_output(output: Path) -> None:
+    """Refuse a place that cannot be written to before minutes of work, not after."""
+    if not os.access(output.parent, os.W_OK):
+        reason = "no permission" if output.parent.is_dir() else "no such folder"
+        raise UsageError(
+            f"cannot write {output}: {reason}", hint="choose another --output"
+        )
 
 
 def export_source(

@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -17,6 +18,22 @@ class UsageError(TpuExportError):
     """The command line does not say what to do."""
 
     code = "TPX-0002"
+
+
+def writable_folder(name: str) -> Path:
+    """Make a folder for results.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make {folder}: {error.strerror}", hint="choose another --output"
+        ) from error
+    return folder
 
 
 def run_safely(command: click.Command, argv: Sequence[str]) -> int:
@@ -35,13 +52,18 @@ def run_safely(command: click.Command, argv: Sequence[str]) -> int:
         _tell(UsageError.code, error.format_message(), hint, as_json=as_json)
         return 2
     except (KeyboardInterrupt, click.Abort):
-        print("interrupted; nothing was written", file=sys.stderr)
+        print("interrupted; no partial file was left", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # the last line of defence
-        return _internal(error, verbose="-v" in argv, as_json=as_json)
+        return _internal(
+            error,
+            verbose=bool({"-v", "--verbose"} & set(argv))
+            or "TPU_EXPORT_TRACEBACK" in os.environ,
+            as_json=as_json,
+        )
     # Without standalone mode click returns the status that a command exits with.
     return status if isinstance(status, int) else 0
 
@@ -53,7 +75,7 @@ def _internal(error: Exception, *, verbose: bool, as_json: bool) -> int:
     _tell(
         TpuExportError.code,
         f"internal error, {type(error).__name__} at {place}: {lines[0]}",
-        "this is a fault of tpu-export: report it with the output of -v",
+        "this is a fault of tpu-export: please report it; TPU_EXPORT_TRACEBACK=1 shows more",
         as_json=as_json,
     )
     if verbose:

@@ -35,6 +35,9 @@ def command(artifact: str, as_json: bool) -> None:
     if found["executables"]:
         click.echo("executables:")
         print_table(_executable_lines(found["executables"]))
+    if found["report"]:
+        click.echo("compiler's estimates, for one chip:")
+        print_table(_report_lines(found["report"]))
     click.echo("entries:")
     print_table([[name, size_text(size)] for name, size in found["entries"].items()])
 
@@ -93,6 +96,26 @@ def reports(artifact: Artifact) -> dict[str, Any]:
 
     names = [name for name in artifact.names if name.startswith("report/")]
     return {name: json.loads(bytes(artifact.entry(name))) for name in names}
+
+
+def _report_lines(found: dict[str, Any]) -> list[list[str]]:
+    header = ["report", "HBM", "of", "GFLOP", "kilocycles", "dearest module"]
+    rows = []
+    for name, report in found.items():
+        memory = report["memory"]
+        total = sum(memory[k] for k in ("arguments", "outputs", "temp", "code"))
+        dearest = report["places"][0][0] if report["places"] else ""
+        rows.append(
+            [
+                name.removeprefix("report/").removesuffix(".json"),
+                size_text(total - memory["alias"]),
+                size_text(memory["available"]),
+                f"{report['flops'] / 1e9:.2f}",
+                f"{report['cycles'] / 1e3:.0f}",
+                dearest or "(root)",
+            ]
+        )
+    return [header, *rows]
 
 
 def _executable_lines(executables: list[dict[str, Any]]) -> list[list[str]]:

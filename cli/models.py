@@ -28,22 +28,39 @@ def source(text: str) -> Source:
 def configuration(folder: Path) -> dict[str, Any]:
     """Return [tool.tpu-export] of the nearest pyproject.toml, {} when there is none.
 
-    Paths in it are relative to that file's folder.
+    A model file in it is relative to that file's folder, an output to the current one.
     """
     for parent in [folder, *folder.parents]:
         path = parent / "pyproject.toml"
         if path.is_file():
             try:
                 table = tomllib.loads(path.read_text())
-            except tomllib.TOMLDecodeError as error:
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
                 raise UsageError(
                     f"{path} is not valid TOML: {error}", hint="mend it, or name MODEL"
                 ) from error
-            found = table.get("tool", {}).get("tpu-export", {})
-            if "model" in found and ":" not in found["model"].split(".")[0]:
-                found = {**found, "model": str(parent / found["model"])}
-            return dict(found)
+            return _settings(path, table.get("tool", {}).get("tpu-export", {}))
     return {}
+
+
+def _settings(path: Path, found: Any) -> dict[str, Any]:
+    """Check the types of the settings, and make a model file's path absolute."""
+    if not isinstance(found, dict):
+        raise UsageError(f"[tool.tpu-export] of {path} is no table", hint="mend it")
+    for key in ("model", "target", "output"):
+        if key in found and not isinstance(found[key], str):
+            raise UsageError(f"{key} in {path} is no string", hint=f'write {key} = "…"')
+    settings = dict(found)
+    topologies = settings.get("topologies", [])
+    if isinstance(topologies, str):
+        settings["topologies"] = [topologies]
+    elif not all(isinstance(name, str) for name in topologies):
+        raise UsageError(
+            f"topologies in {path} are no strings", hint='write topologies = ["v5e-1"]'
+        )
+    if settings.get("model", "").split(":")[0].endswith((".py", ".pt2")):
+        settings["model"] = str(path.parent / settings["model"])
+    return settings
 
 
 def only_model(folder: Path) -> str:

@@ -26,7 +26,13 @@ def command(ctx: click.Context, subject: str, target: str, as_json: bool) -> Non
     """
     if subject.startswith(("aten.", "quantized_decomposed.", "prims.")):
         covered = one_op(subject, target)
-        click.echo(f"{subject}: {'rule' if covered else 'no rule of its own'}")
+        status = (
+            "rule" if covered else "no rule of its own; it may decompose in a model"
+        )
+        if as_json:
+            print_json({"op": subject, "rule": covered})
+        else:
+            click.echo(f"{subject}: {status}")
         ctx.exit(0 if covered else 1)
     from tpu_export.converters.stablehlo.coverage import coverage
 

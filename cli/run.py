@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import click
 
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
     from tpu_export.runtime.signature import Signature
 
 
+_UNREADABLE = (OSError, ValueError, TypeError, OverflowError, IndexError, BadZipFile)
+
+
 @click.command("run")
 @click.argument("artifact", type=click.Path())
 @click.option(
-    "-i", "--input", "source", required=True, help="FILE.npz, FILE.json or -."
+    "-i", "--input", "source", required=True, help="FILE.npz, .npy, .json or -."
 )
 @click.option("-o", "--output", "target", default="-", help="FILE.npz, FILE.json or -.")
 @click.option("--signature", help="By default the only one, or forward.")
@@ -48,8 +52,8 @@ def command(
         wanted = program[name].signature
         arguments = _arguments(wanted, read_inputs(source, wanted))
         outputs = named_outputs(wanted, program[name](**arguments))
-        origin = program.origin[name]
-    click.echo(f"{name} on {device}: {origin}", err=True)
+        origin = f"{name} on {program.device}: {program.origin[name]}"
+    click.echo(origin, err=True)
     write_outputs(target, outputs)
 
 
@@ -63,17 +67,17 @@ def read_inputs(source: str, signature: Signature) -> dict[str, Any]:
         if source != "-" and Path(source).suffix == ".npz":
             with np.load(source, allow_pickle=False) as file:
                 return dict(file)
+        if source != "-" and Path(source).suffix == ".npy":
+            return {signature.inputs[0].name: np.load(source, allow_pickle=False)}
         text = sys.stdin.read() if source == "-" else Path(source).read_text()
         values = json.loads(text)
-    except (OSError, ValueError) as error:
+        dtypes = {spec.name: numpy_dtype(spec.dtype) for spec in signature.inputs}
+        return {n: np.array(v, dtypes.get(n)) for n, v in dict(values).items()}
+    except _UNREADABLE as error:
         raise UsageError(
             f"cannot read inputs from {source}: {error}",
-            hint='give a .npz, or JSON such as {"x": [[1, 2]]}',
+            hint='give a .npz, a .npy, or JSON such as {"x": [[1, 2]]}',
         ) from error
-    if not isinstance(values, dict):
-        raise UsageError("the JSON is no object", hint='write {"x": [[1, 2]]}')
-    dtypes = {spec.name: numpy_dtype(spec.dtype) for spec in signature.inputs}
-    return {n: np.array(v, dtypes.get(n)) for n, v in values.items()}
 
 
 def _arguments(signature: Signature, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -117,19 +121,18 @@ def write_outputs(target: str, outputs: dict[str, Any]) -> None:
     if target == "-":
         click.echo(json.dumps({n: v.tolist() for n, v in outputs.items()}))
         return
+    partial = Path(f"{target}.partial")
     try:
-        with Path(target).open("wb") as file:
-            if Path(target).suffix == ".npz":
-                np.savez(_binary(file), **outputs)
+        with partial.open("wb") as file:
+            if target.endswith(".npz"):
+                writer: Any = file
+                np.savez(writer, **outputs)
             else:
-                file.write(
-                    json.dumps({n: v.tolist() for n, v in outputs.items()}).encode()
-                )
+                text = json.dumps({n: v.tolist() for n, v in outputs.items()})
+                file.write(text.encode())
+        partial.replace(target)
     except OSError as error:
+        partial.unlink(missing_ok=True)
         raise UsageError(
             f"cannot write {target}: {error.strerror}", hint="choose another --output"
         ) from error
-
-
-def _binary(file: BinaryIO) -> Any:
-    return file

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tpu_export.cli.failures import UsageError
+from tpu_export.cli.failures import UsageError, writable_folder
 from tpu_export.cli.models import source
 from tpu_export.cli.output import ProgressLines, print_json, print_table
 from tpu_export.cli.zoo_page import Outcome, page
@@ -62,8 +62,7 @@ def export_(
     wanted = list(names()) if everything else [entry(name).name for name in models]
     if not wanted:
         raise UsageError("no model named", hint="name some, or use --all")
-    folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = writable_folder(output)
     outcomes = [one(name, target, folder) for name in wanted for target in SUFFIXES]
     if write_docs:
         Path(write_docs).write_text(page(outcomes))
@@ -91,6 +90,8 @@ def one(name: str, target: str, folder: Path) -> Outcome:
         )
     except TpuExportError as error:
         return Outcome(name, target, None, f"{error.code} {error.message}")
+    except Exception as error:  # the page must list it, and the rest must be tried
+        return Outcome(name, target, None, f"{type(error).__name__}: {error}")
     return Outcome(name, target, result, "")
 
 

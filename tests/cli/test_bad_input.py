@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -110,33 +114,38 @@ def test_errors_are_json_on_request(tpx: Run, tmp_path: Path) -> None:
     assert err == ""
 
 
-@pytest.mark.parametrize("place", ["nowhere/m.tpuexe", "."])
-def test_output_not_writable(tpx: Run, model: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "expected", "code"),
+    [("nowhere/m.tpuexe", 2, "TPX-0002"), ("folder", 1, "TPX-0404")],
+)
+def test_output_not_writable(
+    tpx: Run, model: Path, place: str, expected: int, code: str
+) -> None:
+    (model.parent / "folder").mkdir()
     status, _, err = tpx(model, "-t", "none", "-o", model.parent / place, "-q")
-    assert status == 1
-    assert "[TPX-0404]" in err
+    assert status == expected
+    assert f"[{code}]" in err
 
 
-def test_disk_full(process: Any, model: Path, tmp_path: Path) -> None:
-    import resource
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-
-    import signal
-
-    def quietly() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        limit()
-
-    environment = {"TPU_EXPORT_CACHE": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
+def test_disk_full(model: Path, tmp_path: Path) -> None:
     output = tmp_path / "m.tpuexe"
-    import os
-
-    done = process(
-        model, "-t", "none", "-o", output, "--no-parity",
-        env={**os.environ, **environment}, preexec_fn=quietly,
-    )  # fmt: skip
+    argv = [sys.executable, "-m", "tpu_export.cli.main", model, "-t", "none"]
+    done = subprocess.run(  # no file may grow beyond 20 blocks of 512 or 1024 bytes
+        [
+            "sh",
+            "-c",
+            'ulimit -f 20; exec "$@"',
+            "sh",
+            *argv,
+            "-o",
+            output,
+            "--no-parity",
+        ],
+        env={**os.environ, "TPU_EXPORT_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1, done.stderr
     assert "[TPX-0404]" in done.stderr
     assert not output.exists()
@@ -169,6 +178,9 @@ INPUTS = {
     "wrong name": ({"z": [[1, 1, 1, 1]] * 2}, 2, "unknown inputs z"),
     "wrong shape": ({"x": [[1, 1]]}, 1, "axis"),
     "not JSON": ("{", 2, "cannot read inputs"),
+    "ragged": ({"x": [[1, 2, 3, 4], [1]]}, 2, "cannot read inputs"),
+    "text": ({"x": "four"}, 2, "cannot read inputs"),
+    "no object": ("[1]", 2, "cannot read inputs"),
 }
 
 
@@ -192,12 +204,6 @@ def test_wrong_dtype_of_run(tpx: Run, artifact: Path, tmp_path: Path) -> None:
 
 
 def test_interrupted_export_leaves_nothing(model: Path, tmp_path: Path) -> None:
-    import os
-    import signal
-    import subprocess
-    import sys
-    import time
-
     output = tmp_path / "m.tpuexe"
     child = subprocess.Popen(
         [sys.executable, "-m", "tpu_export.cli.main", str(model), "-o", str(output)],
@@ -217,3 +223,39 @@ def test_interrupted_export_leaves_nothing(model: Path, tmp_path: Path) -> None:
     assert "interrupted" in rest
     assert not output.exists()
     assert list(tmp_path.glob(".*partial")) == []
+
+
+PROJECTS = {
+    "a number": "[tool.tpu-export]\nmodel = 3\n",
+    "no table": "[tool]\ntpu-export = 3\n",
+    "not TOML": "[tool\n",
+    "topologies": '[tool.tpu-export]\nmodel = "m.py"\ntopologies = [1]\n',
+}
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_bad_pyproject(
+    tpx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECTS[name])
+    monkeypatch.chdir(tmp_path)
+    status, _, err = tpx()
+    assert status == 2
+    assert "[TPX-0002]" in err
+    assert "pyproject.toml" in err
+
+
+def test_an_internal_error_is_one_line(
+    tpx: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tpu_export.cli import doctor
+
+    def broken() -> None:
+        message = "no such thing"
+        raise KeyError(message)
+
+    monkeypatch.setattr(doctor, "examine", broken)
+    status, _, err = tpx("doctor")
+    assert status == 1
+    assert "[TPX-0000]: internal error, KeyError at test_bad_input.py" in err
+    assert "Traceback" not in err
