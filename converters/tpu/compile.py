@@ -236,7 +236,7 @@ def _facts(job: Job) -> dict[str, object]:
     """Everything beside the modules that decides what the compiler makes."""
     built_for = host_features() if job.platform == "cpu" else _libtpu_build()
     return {
-        "schema": 1,  # of the cached result
+        "schema": 2,  # of the cached result, reports included
         "jaxlib": importlib.metadata.version("jaxlib"),
         "built_for": built_for,
         **job.to_json(),

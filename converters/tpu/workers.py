@@ -42,7 +42,7 @@ class CompileCrashedError(TpuExportError):
         super().__init__(
             f"the compiler for {topology} died with {end}: {cause}",
             hint="signal 9 is most often the host's memory running out: compile fewer "
-            "topologies at once; else report it with the output of -v",
+            "topologies at once; else please report it",
         )
         self.log = "\n".join(lines[-_LAST_LINES:])
 
