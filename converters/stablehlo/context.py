@@ -20,12 +20,14 @@ class LoweringContext:
         target: what is being lowered for.
         key: the random key that the next random op splits; None until one asks.
         scope: "module.path/aten op/file:line" of the node being lowered.
+        every_row_sees: the attention being lowered hides no row of scores as a whole.
     """
 
     target: Target = "xla"
     key: jax.Array | None = None
     drew: bool = False
     scope: str = ""
+    every_row_sees: bool = False
 
     def next_key(self) -> jax.Array:
         """Return a fresh key and advance the state (threefry, uint32[2])."""

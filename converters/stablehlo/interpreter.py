@@ -16,6 +16,10 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo import context
+from tpu_export.converters.stablehlo.attention_facts import (
+    AttentionCall,
+    attention_calls,
+)
 from tpu_export.converters.stablehlo.decompose import decompose
 from tpu_export.converters.stablehlo.functional import functional_twin, is_in_place
 from tpu_export.converters.stablehlo.location import scope
@@ -80,6 +84,7 @@ class Interpreter:
         """
         values: dict[Node, Any] = {}
         feed = iter(inputs)
+        simpler = attention_calls(module.graph)
         for node in module.graph.nodes:
             match node.op:
                 case "placeholder":
@@ -89,7 +94,7 @@ class Interpreter:
                 case "output":
                     return self._look(node.args[0], values), values
                 case _:
-                    self._call(node, values)
+                    self._call(node, values, simpler.get(node))
         message = "a graph without an output"
         raise AssertionError(message)
 
@@ -110,16 +115,23 @@ class Interpreter:
         """Return a graph as a function of arrays."""
         return lambda *inputs: self.run(module, inputs)[0]
 
-    def _call(self, node: Node, values: dict[Node, Any]) -> None:
+    def _call(
+        self, node: Node, values: dict[Node, Any], simpler: AttentionCall | None
+    ) -> None:
         if node.target in FACTS:
             return
-        args, kwargs = self._look((node.args, node.kwargs), values)
+        call = simpler or node
+        given = (call.args, call.kwargs)
+        args, kwargs = self._look(given, values)
         if not isinstance(node.target, OpOverload | HigherOrderOperator):
             python: Any = PYTHON_OPS.get(node.target, node.target)
             values[node] = python(*args, **kwargs)
             return
         place = scope(node, self.model_file)
         context.current().scope = place
+        context.current().every_row_sees = simpler is not None and (
+            simpler.every_row_sees
+        )
         with jax.named_scope(place):
             result = self._result(node, args, kwargs)
         if is_in_place(node.target):

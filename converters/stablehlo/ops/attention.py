@@ -92,6 +92,10 @@ def _seen(mask: Array) -> Array:
     return jnp.any(mask if mask.dtype == bool else mask > -jnp.inf, -1, keepdims=True)
 
 
+def _same_for_rows(mask: Array) -> bool:
+    return mask.ndim > 1 and isinstance(n := mask.shape[-2], int) and n == 1
+
+
 def _plain_softmax(scores: Array) -> Array:
     exps = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
     return exps / jnp.sum(exps, axis=-1, keepdims=True)
@@ -119,18 +123,29 @@ def _attention(
     heads, length = q.shape[:-2], q.shape[-2]
     grouped = grouped and not q.shape[-3] == k.shape[-3] == v.shape[-3]
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    safe = mask is not None
+    safe = mask is not None and not current().every_row_sees
     mask = _visible(q, k, mask, is_causal)
     q, k, v = _grouped(q, k, v) if grouped else _aligned(q, k, v)
-    scores = _contract(q, k, -1) * scale
+    if mask is not None and safe and not grouped and _same_for_rows(mask):
+        # Where no row sees anything, zero values give what torch gives, for one pass less.
+        v, safe = jnp.where(_seen(mask), v, jnp.zeros((), v.dtype)), False
+    split = q.shape
+    q = _flat(q) if grouped else q
+    scores = (_contract(q, k, -1) * scale).reshape(*split[:-1], k.shape[-2])
     if grouped and mask is not None and mask.ndim > 2:
         mask = _grouped_mask(mask, scores)
     probabilities = _plain_softmax(_hidden(scores, mask))
     probabilities = _dropped(probabilities, dropout_p).astype(v.dtype)
-    y = _contract(probabilities, v, -2).astype(v.dtype)
+    flat = _flat(probabilities) if grouped else probabilities
+    y = _contract(flat, v, -2).astype(v.dtype).reshape(*split[:-1], v.shape[-1])
     if mask is not None and safe:
         y = jnp.where(_seen(mask), y, jnp.zeros((), y.dtype))
     return y.reshape(*heads, length, y.shape[-1]) if grouped else y
+
+
+def _flat(x: Array) -> Array:
+    """Return [..., G, L, E] as [..., G * L, E]: one product for the group's heads."""
+    return x.reshape(*x.shape[:-3], x.shape[-3] * x.shape[-2], x.shape[-1])
 
 
 def _grouped_mask(mask: Array, scores: Array) -> Array:
