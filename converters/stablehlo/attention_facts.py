@@ -74,7 +74,7 @@ def _simpler(node: Node, known: dict[Node, torch.Tensor | None]) -> AttentionCal
     return AttentionCall((q, k, v, mask.node, *rest), kwargs, mask.every_row_sees)
 
 
-def _few_rows(q: Node) -> bool:
+def _few_rows(q: Any) -> bool:
     """Say whether a group of heads gains by sharing a product.
 
     With more rows than the matrix unit has, each head fills it, and libtpu's own attention
