@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,11 +63,24 @@ def convert(
         LiteRtUnloadableError: an engine cannot load or run what came out.
         LiteRtMismatchError: it runs, and computes something else than XLA.
     """
-    start = time.perf_counter()
-    folder = tempfile.TemporaryDirectory(prefix="tpu-export-litert-")
-    place = Path(folder.name)
     _check_dtypes(programs)
-    trials = {n: _write_job(place, n, p, dims or {}) for n, p in programs.items()}
+    place = Path(tempfile.mkdtemp(prefix="tpu-export-litert-"))
+    try:
+        model, trials = _converted(programs, dims or {}, place)
+        for name, trial in trials.items():
+            _try_out(model, name, trial)
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    weakref.finalize(model, shutil.rmtree, place, ignore_errors=True)
+    return model
+
+
+def _converted(
+    programs: Mapping[str, LoweredProgram], dims: Mapping[str, int], place: Path
+) -> tuple[LiteRtModel, dict[str, _Trial]]:
+    start = time.perf_counter()
+    trials = {n: _write_job(place, n, p, dims) for n, p in programs.items()}
     specs = {name: _job_spec(p) for name, p in programs.items()}
     (place / "job.json").write_text(json.dumps(specs))
     status, words = run_module(_WORKER, str(place))
@@ -78,10 +93,7 @@ def convert(
         ops=op_histograms(path),
     )
     signatures = {name: p.signature for name, p in programs.items()}
-    model = LiteRtModel(path, signatures, report, folder)
-    for name, trial in trials.items():
-        _try_out(model, name, trial)
-    return model
+    return LiteRtModel(path, signatures, report), trials
 
 
 class _Trial:

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -52,7 +52,7 @@ class LiteRtReport:
 
 @dataclass(frozen=True)
 class LiteRtModel:
-    """A .tflite. Its file is temporary until save().
+    """A .tflite. Its file is temporary, and goes with this object; save() keeps it.
 
     State slots are inputs and outputs named "state.NAME"; an input that forward() writes to
     has an output "input.NAME".
@@ -61,7 +61,6 @@ class LiteRtModel:
     path: Path
     signatures: Mapping[str, Signature]
     report: LiteRtReport
-    _folder: tempfile.TemporaryDirectory[str] = field(repr=False)
 
     def save(self, path: str | Path) -> Path:
         """Write the .tflite atomically and return its path.
