@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from tpu_export.converters.tpu.chips import CHIPS
+from tpu_export.converters.tpu.chips import CHIPS, Chip
 from tpu_export.converters.tpu.hlo import Cost, Costs
 
 COMPILER: Final = "(inserted by the compiler)"
@@ -152,6 +152,17 @@ def cost_report(
         rooflines=dict(rooflines),
         unknown_loops=costs.unknown_loops,
     )
+
+
+def roofline(analysis: Mapping[str, float], chip: Chip) -> Costs:
+    """Return a bound for a whole program whose instructions cannot be read."""
+    seconds = max(
+        analysis.get("flops", 0.0) / (chip.peak_flops / chip.devices),
+        analysis.get("bytes accessed", 0.0)
+        / (chip.hbm_bytes_per_second / chip.devices),
+    )
+    whole = Cost("", seconds * chip.clock_hz, "roofline", "the whole program")
+    return Costs((whole,), 0)
 
 
 def place(op_name: str) -> tuple[str, str, str]:

@@ -23,7 +23,7 @@ from jax.experimental.layout import Format, Layout
 from jax.sharding import SingleDeviceSharding
 
 from tpu_export.converters.tpu.chips import CHIPS
-from tpu_export.converters.tpu.cost import Memory, cost_report
+from tpu_export.converters.tpu.cost import Memory, cost_report, roofline
 from tpu_export.converters.tpu.hlo import hlo_costs
 from tpu_export.converters.tpu.jobs import Job, Layouts, Result, read_job
 from tpu_export.converters.tpu.memory import OutOfMemoryError, hbm_sizes, largest_values
@@ -34,6 +34,7 @@ from tpu_export.runtime.stablehlo import portable_callable, static_shapes
 
 # XLA walks deep graphs recursively: the default 8 MB overflow on a few thousand layers.
 _STACK_BYTES: Final = 512 * 2**20
+_BOOLS: Final[dict[str, object]] = {"true": True, "false": False}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -73,7 +74,7 @@ def _for_tpu(job: Job, modules: dict[str, bytes]) -> tuple[Result, dict[str, byt
     leading = leading_slots(job.main)
     formats = [auto if slot in leading else sharding for slot in job.main.arguments]
     function = portable_callable(modules["main"], job.main, "tpu")
-    main_program = _compile(job, function, job.main.arguments, formats)
+    main_program = _compile(job, _lower(job, function, job.main.arguments, formats))
     executables = {"main": _serialize(main_program)}
     chosen = main_program.input_formats[0][: len(leading)]
     if leading:
@@ -93,9 +94,12 @@ def _for_cpu(job: Job, modules: dict[str, bytes]) -> tuple[Result, dict[str, byt
         name: _serialize(
             _compile(
                 job,
-                portable_callable(modules[name], spec, "cpu"),
-                spec.arguments,
-                [sharding] * len(spec.arguments),
+                _lower(
+                    job,
+                    portable_callable(modules[name], spec, "cpu"),
+                    spec.arguments,
+                    [sharding] * len(spec.arguments),
+                ),
             )
         )
         for name, spec in specs.items()
@@ -127,7 +131,7 @@ def _prepare_for_layouts(
                 ready["prepared", slot.name] = array
         return tuple(ready[slot.kind, slot.name] for slot in spec.results)
 
-    return _compile(
+    lowered = _lower(
         job,
         function,
         spec.arguments,
@@ -135,9 +139,10 @@ def _prepare_for_layouts(
         results=tuple(chosen),
         donate=range(len(spec.arguments)),
     )
+    return _compile(job, lowered)
 
 
-def _compile(
+def _lower(
     job: Job,
     function: Callable[..., Any],
     arguments: Sequence[Slot],
@@ -147,15 +152,19 @@ def _compile(
     donate: Sequence[int] | None = None,
 ) -> Any:
     state = [n for n, slot in enumerate(arguments) if slot.kind == "state"]
-    lowered = jax.jit(
+    return jax.jit(
         function,
         in_shardings=tuple(formats),
         **({} if results is None else {"out_shardings": results}),
         donate_argnums=tuple(state if donate is None else donate),
         keep_unused=True,
     ).lower(*static_shapes(arguments, job.dims))
+
+
+def _compile(job: Job, lowered: Any) -> Any:
+    given = {name: _BOOLS.get(value, value) for name, value in job.options.items()}
     try:
-        return lowered.compile(compiler_options=dict(job.options))
+        return lowered.compile(compiler_options=given)
     except jax.errors.JaxRuntimeError as error:
         sizes = hbm_sizes(str(error))
         if sizes is None:
@@ -176,10 +185,16 @@ def _report(job: Job, program: Any) -> Any:
     )
     chip = CHIPS[job.generation]
     bandwidth = chip.hbm_bytes_per_second / chip.devices
-    costs = hlo_costs(program.as_text(), bytes_per_cycle=bandwidth / chip.clock_hz)
-    return cost_report(
-        job.topology, job.generation, memory, program.cost_analysis(), costs
-    )
+    analysis = program.cost_analysis()
+    try:
+        text = program.as_text()
+    except jax.errors.JaxRuntimeError:
+        # libtpu 0.0.52 cannot read back some programs it made ("async-update instruction
+        # should have 1 operands but sees 3"); they serialize and load all the same.
+        costs = roofline(analysis, chip)
+    else:
+        costs = hlo_costs(text, bytes_per_cycle=bandwidth / chip.clock_hz)
+    return cost_report(job.topology, job.generation, memory, analysis, costs)
 
 
 def _order(form: Any) -> tuple[int, ...] | None:

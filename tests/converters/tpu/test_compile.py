@@ -223,6 +223,12 @@ def test_a_refusal_is_typed(linear: Lowered, cache: Path) -> None:
         compile_program(linear, ["cpu"], dims=SIZES, options={"no_such_option": "1"})
 
 
+def test_boolean_options_are_written_as_words(linear: Lowered, cache: Path) -> None:
+    options = {"xla_dump_hlo_as_text": "false"}
+    (target,) = compile_program(linear, ["cpu"], dims=SIZES, options=options)
+    assert target.compiler.options["xla_dump_hlo_as_text"] == "false"
+
+
 def test_a_crash_shows_the_last_words(
     linear: Lowered, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

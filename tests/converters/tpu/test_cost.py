@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tpu_export.converters.tpu.chips import CHIPS
 from tpu_export.converters.tpu.cost import (
     COMPILER,
     CostReport,
@@ -11,6 +12,7 @@ from tpu_export.converters.tpu.cost import (
     PlaceCost,
     cost_report,
     place,
+    roofline,
 )
 from tpu_export.converters.tpu.hlo import Cost, Costs
 
@@ -74,3 +76,21 @@ def test_the_note_says_what_the_figures_are(words: str) -> None:
 def test_json_round_trip() -> None:
     cost = report()
     assert CostReport.from_json(json.loads(json.dumps(cost.to_json()))) == cost
+
+
+@pytest.mark.parametrize(
+    ("analysis", "seconds"),
+    [
+        ({"flops": 197e12, "bytes accessed": 1.0}, 1.0),
+        ({"flops": 1.0, "bytes accessed": 819e9 / 2}, 0.5),
+        ({}, 0.0),
+    ],
+)
+def test_a_program_that_cannot_be_read_has_a_bound(
+    analysis: dict[str, float], seconds: float
+) -> None:
+    memory = Memory(0, 0, 0, 0, 0, 1)
+    costs = roofline(analysis, CHIPS["v5e"])
+    whole = cost_report("v5e:1x1", "v5e", memory, analysis, costs)
+    assert whole.seconds == pytest.approx(seconds)
+    assert "roofline for the whole program" in whole.note
