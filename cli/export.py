@@ -51,9 +51,8 @@ def command(
     names = _topologies(topology, settings)
     check(target, names)
     found = source(text)
-    if output or settings.get("output"):
-        check_output(Path(output or settings["output"]))
     final = Path(output or settings.get("output") or f"{found.name}{TARGETS[target]}")
+    check_output(final)
     result = export_source(found, target, final, names, options)
     if options["as_json"]:
         print_json(result.to_json())

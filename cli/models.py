@@ -39,7 +39,9 @@ def configuration(folder: Path) -> dict[str, Any]:
                 raise UsageError(
                     f"{path} is not valid TOML: {error}", hint="mend it, or name MODEL"
                 ) from error
-            return _settings(path, table.get("tool", {}).get("tpu-export", {}))
+            tools = table.get("tool", {})
+            found = tools.get("tpu-export", {}) if isinstance(tools, dict) else tools
+            return _settings(path, found)
     return {}
 
 
@@ -54,7 +56,9 @@ def _settings(path: Path, found: Any) -> dict[str, Any]:
     topologies = settings.get("topologies", [])
     if isinstance(topologies, str):
         settings["topologies"] = [topologies]
-    elif not all(isinstance(name, str) for name in topologies):
+    elif not isinstance(topologies, list) or not all(
+        isinstance(name, str) for name in topologies
+    ):
         raise UsageError(
             f"topologies in {path} are no strings", hint='write topologies = ["v5e-1"]'
         )

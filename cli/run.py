@@ -66,18 +66,42 @@ def read_inputs(source: str, signature: Signature) -> dict[str, Any]:
     try:
         if source != "-" and Path(source).suffix == ".npz":
             with np.load(source, allow_pickle=False) as file:
-                return dict(file)
+                dtypes = {s.name: numpy_dtype(s.dtype) for s in signature.inputs}
+                return {n: _named(v, dtypes.get(n)) for n, v in file.items()}
         if source != "-" and Path(source).suffix == ".npy":
             return {signature.inputs[0].name: np.load(source, allow_pickle=False)}
         text = sys.stdin.read() if source == "-" else Path(source).read_text()
         values = json.loads(text)
         dtypes = {spec.name: numpy_dtype(spec.dtype) for spec in signature.inputs}
-        return {n: np.array(v, dtypes.get(n)) for n, v in dict(values).items()}
+        return {n: _exact(v, dtypes.get(n)) for n, v in dict(values).items()}
     except _UNREADABLE as error:
         raise UsageError(
             f"cannot read inputs from {source}: {error}",
             hint='give a .npz, a .npy, or JSON such as {"x": [[1, 2]]}',
         ) from error
+
+
+def _named(array: Any, dtype: Any) -> Any:
+    """Name the dtype of an array that .npz holds as nameless bytes (bfloat16)."""
+    nameless = dtype is not None and array.dtype.kind == "V" == dtype.kind
+    if nameless and array.dtype.itemsize == dtype.itemsize:
+        return array.view(dtype)
+    return array
+
+
+def _exact(value: Any, dtype: Any) -> Any:
+    """Make an array of JSON's numbers; a fraction is never cut to an integer.
+
+    Raises:
+        ValueError: the values are no integers, or no booleans, but must be.
+    """
+    import numpy as np
+
+    plain = np.array(value)
+    kinds = {"b": "b", "i": "iu", "u": "iu"}.get(getattr(dtype, "kind", ""), "biuf")
+    if dtype is not None and plain.size and plain.dtype.kind not in kinds:
+        raise ValueError(f"{plain.dtype} values where {dtype} is expected")
+    return np.array(value, dtype)
 
 
 def _arguments(signature: Signature, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -114,6 +138,11 @@ def named_outputs(signature: Signature, result: Any) -> dict[str, Any]:
     return {spec.name: found[i] for i, spec in enumerate(signature.outputs)}
 
 
+def _plain(array: Any) -> Any:
+    """Widen what .npz has no dtype for (bfloat16) to float32, exactly."""
+    return array.astype("float32") if array.dtype.kind == "V" else array
+
+
 def write_outputs(target: str, outputs: dict[str, Any]) -> None:
     """Write arrays by name to .npz, .json, or JSON on standard output."""
     import numpy as np
@@ -126,7 +155,7 @@ def write_outputs(target: str, outputs: dict[str, Any]) -> None:
         with partial.open("wb") as file:
             if target.endswith(".npz"):
                 writer: Any = file
-                np.savez(writer, **outputs)
+                np.savez(writer, **{n: _plain(v) for n, v in outputs.items()})
             else:
                 text = json.dumps({n: v.tolist() for n, v in outputs.items()})
                 file.write(text.encode())

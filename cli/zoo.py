@@ -63,6 +63,8 @@ def export_(
     if not wanted:
         raise UsageError("no model named", hint="name some, or use --all")
     folder = writable_folder(output)
+    if write_docs:
+        writable_folder(str(Path(write_docs).parent))
     outcomes = [one(name, target, folder) for name in wanted for target in SUFFIXES]
     if write_docs:
         Path(write_docs).write_text(page(outcomes))

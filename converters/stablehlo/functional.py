@@ -7,6 +7,7 @@ torch's own functionalization runs.
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 aten = torch.ops.aten
 # In eval mode they return their input without saying so in the schema.
@@ -42,12 +43,15 @@ def functionalize(program: ExportedProgram) -> Functional:
     """Return the program with its mutations explicit."""
     kinds = {spec.kind.name for spec in program.graph_signature.output_specs}
     if kinds <= {"USER_OUTPUT"}:
-        found = _rebinding(program.graph)
+        inner = _writes_in_subgraphs(program.graph_module)
+        found = None if inner else _rebinding(program.graph)
         if found is not None:
             return Functional(program, *found)
     elif not any(_writes(node) for node in program.graph.nodes):
         return Functional(program)
-    return Functional(program.run_decompositions({}))
+    with warnings.catch_warnings():  # torch's about its own pytrees
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        return Functional(program.run_decompositions({}))
 
 
 def functional_twin(op: OpOverload) -> OpOverload | None:
@@ -66,6 +70,16 @@ def functional_twin(op: OpOverload) -> OpOverload | None:
 def is_in_place(op: object) -> bool:
     """Whether the op writes to one of its arguments."""
     return isinstance(op, OpOverload) and op._schema.is_mutable
+
+
+def _writes_in_subgraphs(module: GraphModule) -> bool:
+    """Whether a subgraph writes, such as the body of `with torch.no_grad()`."""
+    return any(
+        is_in_place(node.target)
+        for part in module.modules()
+        if isinstance(part, GraphModule) and part is not module
+        for node in part.graph.nodes
+    )
 
 
 def _writes(node: Node) -> list[Node]:

@@ -157,21 +157,39 @@ def _assemble(
         *(("state", s.name) for s in specs),
         *(("input", name) for name in signature.mutated_inputs),
     ]
+    rest = (
+        *(Slot("state", s.name, s.shape, s.dtype) for s in specs),
+        *(
+            _slot("input", s.name, shape)
+            for s, shape in zip(signature.inputs, inputs, strict=True)
+        ),
+    )
+    slots = tuple(
+        _slot(kind, name, shape)
+        for (kind, name), shape in zip(results, shapes, strict=True)
+    )
     return _Traced(
         jaxpr=closed,
-        signature=signature,
+        signature=_spelled_alike(signature, rest, slots),
         target=target,
         weights=tuple(_slot("weight", n, _shape(t)) for n, t in bound.weights.items()),
-        rest=(
-            *(Slot("state", s.name, s.shape, s.dtype) for s in specs),
-            *(
-                _slot("input", s.name, shape)
-                for s, shape in zip(signature.inputs, inputs, strict=True)
-            ),
-        ),
-        results=tuple(
-            _slot(kind, name, shape)
-            for (kind, name), shape in zip(results, shapes, strict=True)
+        rest=rest,
+        results=slots,
+    )
+
+
+def _spelled_alike(
+    signature: Signature, arguments: Sequence[Slot], results: Sequence[Slot]
+) -> Signature:
+    """Return the signature with main's shapes: torch and JAX spell (h - 1)//2 apart."""
+    inputs = {slot.name: slot.shape for slot in arguments if slot.kind == "input"}
+    outputs = [slot.shape for slot in results if slot.kind == "output"]
+    return replace(
+        signature,
+        inputs=tuple(replace(s, shape=inputs[s.name]) for s in signature.inputs),
+        outputs=tuple(
+            replace(s, shape=shape)
+            for s, shape in zip(signature.outputs, outputs, strict=True)
         ),
     )
 

@@ -178,6 +178,7 @@ def test_damaged_artifacts(tpx: Run, artifact: Path, tmp_path: Path, name: str) 
 INPUTS = {
     "wrong name": ({"z": [[1, 1, 1, 1]] * 2}, 2, "unknown inputs z"),
     "wrong shape": ({"x": [[1, 1]]}, 1, "axis"),
+    "digits as text": ({"x": [["1", 1, 1, 1]] * 2}, 2, "cannot read inputs"),
     "not JSON": ("{", 2, "cannot read inputs"),
     "ragged": ({"x": [[1, 2, 3, 4], [1]]}, 2, "cannot read inputs"),
     "text": ({"x": "four"}, 2, "cannot read inputs"),
@@ -230,6 +231,8 @@ PROJECTS = {
     "a number": "[tool.tpu-export]\nmodel = 3\n",
     "no table": "[tool]\ntpu-export = 3\n",
     "not TOML": "[tool\n",
+    "topologies, a number": '[tool.tpu-export]\nmodel = "m.py"\ntopologies = 3\n',
+    "no tools": "tool = 3\n",
     "topologies": '[tool.tpu-export]\nmodel = "m.py"\ntopologies = [1]\n',
 }
 

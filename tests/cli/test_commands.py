@@ -174,3 +174,55 @@ print({"torch", "jax", "numpy", "rich"} & set(sys.modules))
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+TYPED = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, ids, half, flag):
+        return ids + 1, half * 2, ~flag
+
+def get_model():
+    return Model()
+
+def get_inputs():
+    half = torch.ones(2, dtype=torch.bfloat16)
+    return torch.ones(2, dtype=torch.int64), half, torch.ones(2, dtype=torch.bool)
+"""
+
+
+def test_run_keeps_dtypes(tpx: Run, tmp_path: Path) -> None:
+    import ml_dtypes
+
+    (tmp_path / "typed.py").write_text(TYPED)
+    built, source = tmp_path / "typed.tpuexe", tmp_path / "in.json"
+    assert tpx(tmp_path / "typed.py", "-t", "none", "-o", built, "-q")[0] == 0
+    values = {"ids": [1, 2], "half": [1.5, 2], "flag": [True, False]}
+    source.write_text(json.dumps(values))
+    status, out, _ = tpx("run", built, "-i", source)
+    assert status == 0
+    assert list(json.loads(out).values()) == [[2, 3], [3.0, 4.0], [False, True]]
+    for name, wrong in {"ids": [1.5, 2], "flag": [1, 0]}.items():
+        source.write_text(json.dumps({**values, name: wrong}))
+        status, _, err = tpx("run", built, "-i", source)
+        assert status == 2
+        assert "is expected" in err
+    arrays = {"ids": np.array([1, 2]), "flag": np.array([True, False])}
+    half = np.array([1.5, 2], ml_dtypes.bfloat16)
+    np.savez(tmp_path / "in.npz", half=half, **arrays)
+    argv = ["run", built, "-i", tmp_path / "in.npz", "-o", tmp_path / "out.npz"]
+    assert tpx(*argv)[0] == 0
+    found = list(np.load(tmp_path / "out.npz").values())
+    assert [str(a.dtype) for a in found] == ["int64", "float32", "bool"]
+    np.testing.assert_array_equal(found[1], [3, 4])
+
+
+def test_zoo_checks_the_page_before_it_works(tpx: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    page = tmp_path / "file" / "zoo.md"
+    argv = ["zoo", "export", "mlp", "-o", tmp_path / "z", "--write-docs", page]
+    status, _, err = tpx(*argv)
+    assert status == 2
+    assert "cannot make" in err
+    assert "capture" not in err

@@ -68,6 +68,12 @@ def twice(m: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return m.n, x
 
 
+def average(m: Any, x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        m.n.mul_(0.9).add_(x, alpha=0.1)
+    return x + m.n
+
+
 def x4() -> torch.Tensor:
     return torch.randn(4)
 
@@ -80,6 +86,7 @@ STATE = {
         (lambda: torch.randn(1, 4), lambda: torch.tensor([3])),
     ),
     "slices and views": (slice_write, {"n": torch.ones(4)}, (x4,)),
+    "buffer written without gradients": (average, {"n": torch.zeros(4)}, (x4,)),
     "input written": (write_input, {}, (x4,)),
     "input written through a view": (
         write_input_view,
@@ -180,6 +187,25 @@ def test_two_dynamic_dims_and_a_derived_one(check_module: Any) -> None:
     )
     arguments = lowered.program.main.spec.arguments
     assert arguments[0].shape == ("batch", "2*half")
+
+
+SIZES = {
+    "strided convolution": (nn.Conv2d(3, 4, 3, 2, 1), {2: Dim("h", min=8, max=64)}),
+    "pooling": (nn.MaxPool2d(2), {2: Dim("h", min=8, max=64)}),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_of_outputs_that_torch_and_jax_spell_apart(
+    check_module: Any, name: str
+) -> None:
+    module, dims = SIZES[name]
+    check_module(
+        module,
+        (torch.randn(2, 3, 16, 16),),
+        more=[(torch.randn(2, 3, 9, 16),)],
+        dynamic_shapes=(dims,),
+    )
 
 
 def test_weights_are_arguments_and_work_on_them_is_hoisted(run_module: Any) -> None:

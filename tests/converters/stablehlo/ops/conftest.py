@@ -12,8 +12,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo import ops as _ops  # fills the table
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.registry import find_rule
+from tpu_export.runtime.devices import XLA_CPU_OPTIONS
 
 assert _ops
 
@@ -48,8 +50,7 @@ def compare() -> Callable[..., None]:
         assert rule is not None, f"no rule for {op}"
         want = op(*pytree.tree_map(clone, args), **kw)
         with jax.enable_x64(True):
-            got = rule(*pytree.tree_map(to_jax, args), **pytree.tree_map(to_jax, kw))
-            got = pytree.tree_map(to_torch, got)
+            got = pytree.tree_map(to_torch, compiled(rule, args, kw))
         limits = {} if tol is None else {"rtol": tol[0], "atol": tol[1]}
         if isinstance(want, torch.Tensor):
             want, got = (want,), (got,)
@@ -60,6 +61,29 @@ def compare() -> Callable[..., None]:
             )
 
     return body
+
+
+def compiled(rule: Any, args: Any, kw: Any) -> Any:
+    """Run a rule as an artifact does: traced, and compiled with our options.
+
+    Run op by op, XLA:CPU would use its defaults, whose reductions race. A rule that wants
+    concrete indices says so, and is run on them.
+    """
+    leaves, spec = pytree.tree_flatten((args, kw))
+    leaves = [to_jax(x) for x in leaves]
+
+    def call(*given: Any) -> Any:
+        feed = iter(given)
+        own = [next(feed) if isinstance(x, jax.Array) else x for x in leaves]
+        args, kw = pytree.tree_unflatten(own, spec)
+        return rule(*args, **kw)
+
+    arrays = [x for x in leaves if isinstance(x, jax.Array)]
+    try:
+        program = jax.jit(call).lower(*arrays)
+    except UnsupportedOptionError:
+        return call(*arrays)
+    return program.compile(compiler_options=dict(XLA_CPU_OPTIONS))(*arrays)
 
 
 def clone(x: Any) -> Any:

@@ -25,7 +25,11 @@ def test_dims(compare, name, x, dim, keepdim):
     packet, overload = name.split(".")
     if not dim and packet == "logsumexp":
         dim = [0, 1, 2]
-    compare(getattr(getattr(aten, packet), overload), x, dim, keepdim)
+    # torch rounds logsumexp to bfloat16 between its steps; near zero that is 2^-8 of a
+    # larger intermediate, not of the result.
+    loose = packet == "logsumexp" and x.dtype == torch.bfloat16
+    op = getattr(getattr(aten, packet), overload)
+    compare(op, x, dim, keepdim, tol=(0.016, 0.016) if loose else None)
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool, torch.int64])
