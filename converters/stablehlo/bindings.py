@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,12 @@ class UnsupportedInputError(TpuExportError):
     """A graph input that no artifact can hold: a TorchBind object."""
 
     code = "TPX-0205"
+
+
+class SharedStorageError(TpuExportError):
+    """A buffer that a call writes to shares its memory with another stored tensor."""
+
+    code = "TPX-0206"
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,7 @@ def bind(program: ExportedProgram, signature: Signature) -> Bindings:
             spec.arg, ConstantArgument
         ):
             outputs.append(by_name[spec.arg.name])
+    _check_storage(stored, new_state)
     return Bindings(
         program=program,
         same=functional.same,
@@ -140,6 +147,21 @@ def bind(program: ExportedProgram, signature: Signature) -> Bindings:
         _new_state=tuple(new_state.values()),
         _new_inputs=tuple(new_inputs.values()),
     )
+
+
+def _check_storage(stored: Mapping[str, torch.Tensor], written: Iterable[str]) -> None:
+    """Refuse state that shares memory: the artifact would keep two values apart."""
+    memory: dict[int, list[str]] = {}
+    for name, tensor in stored.items():
+        place = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
+        memory.setdefault(place or id(tensor), []).append(name)
+    changed = set(written)
+    for names in memory.values():
+        if len(names) > 1 and changed.intersection(names):
+            raise SharedStorageError(
+                f"{' and '.join(names)} share memory, and a call writes to it",
+                hint="keep one buffer and take views of it inside forward()",
+            )
 
 
 def _tensor(program: ExportedProgram, name: str) -> torch.Tensor:
