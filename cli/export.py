@@ -10,7 +10,7 @@ import click
 
 from tpu_export.cli.failures import UsageError
 from tpu_export.cli.models import configuration, only_model, source
-from tpu_export.cli.output import ProgressLines, print_json, print_result
+from tpu_export.cli.output import ProgressLines, print_json, print_result, report_json
 
 TARGETS = {"cloud-tpu": ".tpuexe", "litert": ".tflite", "stablehlo": ".stablehlo"}
 DEFAULT_TOPOLOGIES = ("v5e-1", "v6e-1")
@@ -55,7 +55,7 @@ def command(
     check_output(final)
     result = export_source(found, target, final, names, options)
     if options["as_json"]:
-        print_json(result.to_json())
+        print_json({**result.to_json(), "parity": report_json(result.parity)})
     else:
         print_result(result)
 

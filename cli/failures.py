@@ -13,6 +13,9 @@ import click
 
 from tpu_export.runtime.errors import TpuExportError
 
+# What the caller gave does not fit: the command line itself, or the inputs of `run`.
+USAGE_CODES = frozenset({"TPX-0002", "TPX-0505"})
+
 
 class UsageError(TpuExportError):
     """The command line does not say what to do."""
@@ -45,7 +48,7 @@ def run_safely(command: click.Command, argv: Sequence[str]) -> int:
         )
     except TpuExportError as error:
         _tell(error.code, error.message, error.hint, as_json=as_json)
-        return 2 if isinstance(error, UsageError) else 1
+        return 2 if error.code in USAGE_CODES else 1
     except click.ClickException as error:
         context: click.Context | None = getattr(error, "ctx", None)
         hint = f"see `{context.command_path if context else 'tpu-export'} --help`"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tpu_export.cli.json_values import json_text
+
 if TYPE_CHECKING:
     from tpu_export.exporter.progress import ProgressEvent
     from tpu_export.parity.export import ExportResult
+    from tpu_export.parity.report import ParityReport
 
 
 class ProgressLines:
@@ -53,7 +56,14 @@ class ProgressLines:
 
 def print_json(value: object) -> None:
     """Print one JSON object."""
-    click.echo(json.dumps(value, default=str))
+    click.echo(json_text(value, default=str))
+
+
+def report_json(report: ParityReport | None) -> dict[str, object] | None:
+    """Return a proof as plain values, its numbers as floats."""
+    if report is None:
+        return None
+    return {"passed": report.passed, "rows": [asdict(row) for row in report.rows]}
 
 
 def size_text(size: float) -> str:

@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 import click
 
 from tpu_export.cli.failures import UsageError
+from tpu_export.cli.json_values import json_text, numbers
 
 if TYPE_CHECKING:
     from tpu_export.runtime.signature import Signature
@@ -43,7 +44,11 @@ def command(
     device: str,
     executables: Any,
 ) -> None:
-    """Run an artifact once. Inputs are arrays by name; nested names are dotted."""
+    """Run an artifact once. Inputs are arrays by name; nested names are dotted.
+
+    In JSON, read or written, NaN and infinities are the strings "NaN", "Infinity" and
+    "-Infinity".
+    """
     from tpu_export.runtime.program import load
 
     with load(artifact, device=device, executables=executables) as program:
@@ -97,6 +102,8 @@ def _exact(value: Any, dtype: Any) -> Any:
     """
     import numpy as np
 
+    if getattr(dtype, "kind", "") in ("f", "V"):
+        value = numbers(value)
     plain = np.array(value)
     kinds = {"b": "b", "i": "iu", "u": "iu"}.get(getattr(dtype, "kind", ""), "biuf")
     if dtype is not None and plain.size and plain.dtype.kind not in kinds:
@@ -105,8 +112,12 @@ def _exact(value: Any, dtype: Any) -> Any:
 
 
 def _arguments(signature: Signature, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Put flat arrays into the structure of the parameters."""
-    from tpu_export.runtime.inputs import describe
+    """Put flat arrays into the structure of the parameters.
+
+    Raises:
+        InputError: a name is unknown or missing.
+    """
+    from tpu_export.runtime.inputs import InputError, describe
     from tpu_export.runtime.trees import unflatten
 
     names = [spec.name for spec in signature.inputs]
@@ -117,8 +128,9 @@ def _arguments(signature: Signature, arrays: dict[str, Any]) -> dict[str, Any]:
     if unknown or missing:
         words = [f"unknown inputs {', '.join(unknown)}"] if unknown else []
         words += [f"missing inputs {', '.join(missing)}"] if missing else []
-        raise UsageError(
-            "; ".join(words), hint=f"the signature is {describe(signature)}"
+        raise InputError(
+            f"{signature.name}: {'; '.join(words)}",
+            hint=f"the signature is {describe(signature)}",
         )
     leaves = [arrays[name] for name in names]
     return {p.name: unflatten(p.tree, leaves) for p in signature.parameters}
@@ -143,12 +155,27 @@ def _plain(array: Any) -> Any:
     return array.astype("float32") if array.dtype.kind == "V" else array
 
 
+def _json(outputs: dict[str, Any]) -> str:
+    """Return arrays by name as JSON.
+
+    Raises:
+        UsageError: complex numbers have no form in JSON.
+    """
+    refused = [n for n, v in outputs.items() if v.dtype.kind == "c"]
+    if refused:
+        raise UsageError(
+            f"JSON has no complex numbers, and {', '.join(refused)} holds some",
+            hint="choose --output FILE.npz",
+        )
+    return json_text({n: v.tolist() for n, v in outputs.items()})
+
+
 def write_outputs(target: str, outputs: dict[str, Any]) -> None:
     """Write arrays by name to .npz, .json, or JSON on standard output."""
     import numpy as np
 
     if target == "-":
-        click.echo(json.dumps({n: v.tolist() for n, v in outputs.items()}))
+        click.echo(_json(outputs))
         return
     partial = Path(f"{target}.partial")
     try:
@@ -157,8 +184,7 @@ def write_outputs(target: str, outputs: dict[str, Any]) -> None:
                 writer: Any = file
                 np.savez(writer, **{n: _plain(v) for n, v in outputs.items()})
             else:
-                text = json.dumps({n: v.tolist() for n, v in outputs.items()})
-                file.write(text.encode())
+                file.write(_json(outputs).encode())
         partial.replace(target)
     except OSError as error:
         partial.unlink(missing_ok=True)

@@ -177,7 +177,8 @@ def test_damaged_artifacts(tpx: Run, artifact: Path, tmp_path: Path, name: str) 
 
 INPUTS = {
     "wrong name": ({"z": [[1, 1, 1, 1]] * 2}, 2, "unknown inputs z"),
-    "wrong shape": ({"x": [[1, 1]]}, 1, "axis"),
+    "missing name": ({}, 2, "missing inputs x"),
+    "wrong shape": ({"x": [[1, 1]]}, 2, "axis"),
     "digits as text": ({"x": [["1", 1, 1, 1]] * 2}, 2, "cannot read inputs"),
     "not JSON": ("{", 2, "cannot read inputs"),
     "ragged": ({"x": [[1, 2, 3, 4], [1]]}, 2, "cannot read inputs"),
@@ -201,7 +202,8 @@ def test_wrong_dtype_of_run(tpx: Run, artifact: Path, tmp_path: Path) -> None:
 
     np.savez(tmp_path / "in.npz", x=np.ones((2, 4)))
     status, _, err = tpx("run", artifact, "-i", tmp_path / "in.npz")
-    assert status == 1
+    assert status == 2
+    assert "[TPX-0505]" in err
     assert "float64, expected float32" in err
 
 
