@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 
@@ -75,6 +76,8 @@ def group() -> None:
 
 def main() -> None:
     """Run the command line and exit with 0 fine, 1 the job failed, 2 usage."""
+    # An exit unwinds: partial files go and workers end, as they do after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(run_safely(group, sys.argv[1:]))
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EINVAL
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from secrets import token_hex
+from typing import IO, TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import click
@@ -172,22 +176,37 @@ def _json(outputs: dict[str, Any]) -> str:
 
 def write_outputs(target: str, outputs: dict[str, Any]) -> None:
     """Write arrays by name to .npz, .json, or JSON on standard output."""
-    import numpy as np
-
     if target == "-":
         click.echo(_json(outputs))
         return
-    partial = Path(f"{target}.partial")
+    final = Path(target)
     try:
-        with partial.open("wb") as file:
+        with _replacing(final) as file:
             if target.endswith(".npz"):
-                writer: Any = file
-                np.savez(writer, **{n: _plain(v) for n, v in outputs.items()})
+                _write_npz(file, outputs)
             else:
                 file.write(_json(outputs).encode())
-        partial.replace(target)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise UsageError(
             f"cannot write {target}: {error.strerror}", hint="choose another --output"
         ) from error
+
+
+def _write_npz(file: Any, outputs: dict[str, Any]) -> None:
+    import numpy as np
+
+    np.savez(file, **{n: _plain(v) for n, v in outputs.items()})
+
+
+@contextmanager
+def _replacing(final: Path) -> Iterator[IO[bytes]]:
+    """Give a file that gets its name when all is written, and else leaves nothing."""
+    if final.exists() and not final.is_file():  # /dev/null must stay what it is
+        raise OSError(EINVAL, "it is no regular file")
+    partial = final.with_name(f".{final.name}.{token_hex(6)}.partial")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        partial.replace(final)
+    finally:
+        partial.unlink(missing_ok=True)
