@@ -18,6 +18,7 @@ Rule: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Rule)
 
 _RULES: dict[tuple[Op, Target | None], Rule] = {}
+_BY_NAME: dict[tuple[str, Target | None], Rule] = {}
 
 
 def lowers(*ops: Op, target: Target | None = None) -> Callable[[F], F]:
@@ -48,9 +49,30 @@ def lowers(*ops: Op, target: Target | None = None) -> Callable[[F], F]:
     return register
 
 
+def lowers_named(name: str, *, target: Target | None = None) -> Callable[[F], F]:
+    """Register a rule for an op that another package defines, imported or not.
+
+    Args:
+        name: "namespace::op" or "namespace::op.overload", as OpOverload.name() gives it.
+        target: as of lowers().
+    """
+
+    def register(rule: F) -> F:
+        if (name, target) in _BY_NAME:
+            message = f"duplicate lowering rule for {name}"
+            raise ValueError(message)
+        _BY_NAME[name, target] = rule
+        return rule
+
+    return register
+
+
 def find_rule(op: Op, target: Target) -> Rule | None:
-    """Return the rule for `op` on `target`, or None."""
-    return _RULES.get((op, target)) or _RULES.get((op, None))
+    """Return the rule for `op` on `target`, or None; a user's own wins over one by name."""
+    found = _RULES.get((op, target)) or _RULES.get((op, None))
+    if found is not None or not isinstance(op, OpOverload):
+        return found
+    return _BY_NAME.get((op.name(), target)) or _BY_NAME.get((op.name(), None))
 
 
 def registered_ops() -> tuple[Op, ...]:

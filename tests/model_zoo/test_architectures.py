@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from tpu_export.converters.stablehlo.arrays import as_numpy
-from tpu_export.converters.stablehlo.coverage import UnsupportedOpsError
 from tpu_export.converters.stablehlo.lowering import lower
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.exporter.capture import Captured, capture
@@ -55,17 +54,7 @@ def run(program: LoweredProgram, captured: Captured) -> Arrays:
     return call(program.main, values)["output"]
 
 
-# In float32 their experts are one custom op of transformers, which has no rule.
-GROUPED = pytest.mark.xfail(
-    raises=UnsupportedOpsError, reason="no rule for transformers::grouped_mm_fallback"
-)
-NAMES = [
-    pytest.param(name, marks=GROUPED if name in ("mixtral", "qwen3_moe") else ())
-    for name in BUILDERS
-]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BUILDERS)
 def test_architecture(name: str) -> None:
     model, inputs = BUILDERS[name]()
     captured = capture(model, (), inputs)

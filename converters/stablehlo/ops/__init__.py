@@ -17,6 +17,7 @@ from tpu_export.converters.stablehlo.ops import cumulative as cumulative
 from tpu_export.converters.stablehlo.ops import distance as distance
 from tpu_export.converters.stablehlo.ops import dropout as dropout
 from tpu_export.converters.stablehlo.ops import embedding as embedding
+from tpu_export.converters.stablehlo.ops import experts as experts
 from tpu_export.converters.stablehlo.ops import folding as folding
 from tpu_export.converters.stablehlo.ops import indexing as indexing
 from tpu_export.converters.stablehlo.ops import linear as linear

@@ -63,6 +63,17 @@ def compare() -> Callable[..., None]:
     return body
 
 
+@pytest.fixture
+def compiled_rule() -> Callable[..., Any]:
+    """compiled_rule(rule, *args, **kwargs): what a rule gives, as tensors."""
+
+    def body(rule: Any, *args: Any, **kw: Any) -> Any:
+        with jax.enable_x64(True):
+            return pytree.tree_map(to_torch, compiled(rule, args, kw))
+
+    return body
+
+
 def compiled(rule: Any, args: Any, kw: Any) -> Any:
     """Run a rule as an artifact does: traced, and compiled with our options.
 
