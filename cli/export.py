@@ -11,6 +11,7 @@ import click
 from tpu_export.cli.failures import UsageError
 from tpu_export.cli.models import configuration, only_model, source
 from tpu_export.cli.output import ProgressLines, print_json, print_result, report_json
+from tpu_export.cli.verbosity import verbose_option
 
 TARGETS = {"cloud-tpu": ".tpuexe", "litert": ".tflite", "stablehlo": ".stablehlo"}
 DEFAULT_TOPOLOGIES = ("v5e-1", "v6e-1")
@@ -34,9 +35,7 @@ DEFAULT_TOPOLOGIES = ("v5e-1", "v6e-1")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress lines.")
-@click.option(
-    "-v", "--verbose", is_flag=True, help="Show tracebacks of internal errors."
-)
+@verbose_option
 def command(
     model: str | None,
     target: str | None,

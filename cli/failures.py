@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from tpu_export.cli import verbosity
 from tpu_export.runtime.errors import TpuExportError
 
 # What the caller gave does not fit: the command line itself, or the inputs of `run`.
@@ -42,9 +43,10 @@ def writable_folder(name: str) -> Path:
 def run_safely(command: click.Command, argv: Sequence[str]) -> int:
     """Run a command; returns the exit status and never shows a bare traceback."""
     as_json = "--json" in argv
+    told = verbosity.start()
     try:
         status = command.main(
-            args=list(argv), prog_name="tpu-export", standalone_mode=False
+            args=list(argv), prog_name="tpu-export", standalone_mode=False, obj=told
         )
     except TpuExportError as error:
         _tell(error.code, error.message, error.hint, as_json=as_json)
@@ -61,12 +63,7 @@ def run_safely(command: click.Command, argv: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # the last line of defence
-        return _internal(
-            error,
-            verbose=bool({"-v", "--verbose"} & set(argv))
-            or "TPU_EXPORT_TRACEBACK" in os.environ,
-            as_json=as_json,
-        )
+        return _internal(error, verbose=told.tracebacks, as_json=as_json)
     # Without standalone mode click returns the status that a command exits with.
     return status if isinstance(status, int) else 0
 

@@ -6,6 +6,7 @@ import click
 
 from tpu_export.cli.models import source
 from tpu_export.cli.output import print_json, print_table, report_json
+from tpu_export.cli.verbosity import verbose_option
 
 
 @click.command("parity")
@@ -16,6 +17,7 @@ from tpu_export.cli.output import print_json, print_table, report_json
 @click.option("--tolerance", type=float, help="Limit of max rel for all float outputs.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@verbose_option
 @click.pass_context
 def command(
     ctx: click.Context,

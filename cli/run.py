@@ -16,6 +16,7 @@ import click
 
 from tpu_export.cli.failures import UsageError
 from tpu_export.cli.json_values import json_text, numbers
+from tpu_export.cli.verbosity import verbose_option
 
 if TYPE_CHECKING:
     from tpu_export.runtime.signature import Signature
@@ -40,6 +41,7 @@ _UNREADABLE = (OSError, ValueError, TypeError, OverflowError, IndexError, BadZip
     default="auto",
     show_default=True,
 )
+@verbose_option
 def command(
     artifact: str,
     source: str,

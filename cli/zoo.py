@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import click
 from tpu_export.cli.failures import UsageError, writable_folder
 from tpu_export.cli.models import source
 from tpu_export.cli.output import ProgressLines, print_json, print_table
+from tpu_export.cli.verbosity import verbose_option
 from tpu_export.cli.zoo_page import Outcome, page
 
+log = logging.getLogger(__name__)
 SUFFIXES = {"cloud-tpu": ".tpuexe", "litert": ".tflite"}
 
 
@@ -22,6 +25,7 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True)
+@verbose_option
 def list_(as_json: bool) -> None:
     """List the models with their weights and licences."""
     from tpu_export.model_zoo.zoo import entry, names
@@ -48,6 +52,7 @@ def list_(as_json: bool) -> None:
     "-o", "--output", default="zoo-output", show_default=True, type=click.Path()
 )
 @click.option("--write-docs", type=click.Path(), help="Write the outcome as a page.")
+@verbose_option
 @click.pass_context
 def export_(
     ctx: click.Context,
@@ -93,6 +98,7 @@ def one(name: str, target: str, folder: Path) -> Outcome:
     except TpuExportError as error:
         return Outcome(name, target, None, f"{error.code} {error.message}")
     except Exception as error:  # the page must list it, and the rest must be tried
+        log.debug("%s for %s", name, target, exc_info=True)
         return Outcome(name, target, None, f"{type(error).__name__}: {error}")
     return Outcome(name, target, result, "")
 
