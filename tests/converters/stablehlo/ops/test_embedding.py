@@ -78,3 +78,13 @@ def test_one_hot(compare, shape):
 def test_one_hot_needs_its_classes():
     with pytest.raises(UnsupportedOptionError, match="number of classes"):
         find_rule(aten.one_hot.default, "xla")(_jax([1, 2]))
+
+
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_in_a_module(check_module, mode, last, trained):
+    """The sizes of results that nobody reads depend on whether the weight is trained."""
+    bag = torch.nn.EmbeddingBag(7, 5, mode=mode, include_last_offset=last)
+    bag.weight.requires_grad_(trained)
+    check_module(bag, (torch.tensor([1, 2, 2, 6]), torch.tensor([0, 2, 2, 4])))
