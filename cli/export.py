@@ -15,6 +15,7 @@ from tpu_export.cli.verbosity import verbose_option
 
 TARGETS = {"cloud-tpu": ".tpuexe", "litert": ".tflite", "stablehlo": ".stablehlo"}
 DEFAULT_TOPOLOGIES = ("v5e-1", "v6e-1")
+NO_TOPOLOGY = "none"
 
 
 @click.command("export")
@@ -26,7 +27,7 @@ DEFAULT_TOPOLOGIES = ("v5e-1", "v6e-1")
     "--topology",
     multiple=True,
     help="TPU to compile for: v5e-1, v6e-8, v6e:2x2 …; repeat or separate by commas; "
-    "none.  [default: v5e-1,v6e-1]",
+    "none: no TPU, CPU only.  [default: v5e-1,v6e-1]",
 )
 @click.option("--no-parity", is_flag=True, help="Write without the proof.")
 @click.option("--tolerance", type=float, help="Limit of max rel for all float outputs.")
@@ -104,6 +105,23 @@ def export_source(
 
 
 def _topologies(given: tuple[str, ...], settings: dict[str, Any]) -> tuple[str, ...]:
+    """Return the topologies to compile for; () only where `none` says so.
+
+    Raises:
+        UsageError: no name is given, or `none` among others.
+    """
     listed = given or tuple(settings.get("topologies", DEFAULT_TOPOLOGIES))
-    names = [name for text in listed for name in text.split(",") if name]
-    return () if names == ["none"] else tuple(names)
+    parts = [part.strip() for text in listed for part in text.split(",")]
+    names = tuple(part for part in parts if part)
+    if not names:
+        place = "-t" if given else "topologies of pyproject.toml"
+        raise UsageError(
+            f"{place} names no topology",
+            hint="name some, such as -t v5e-1,v6e-1, or -t none for no TPU (CPU only)",
+        )
+    if NO_TOPOLOGY in names and len(names) > 1:
+        raise UsageError(
+            f"{NO_TOPOLOGY} stands among topologies: {', '.join(names)}",
+            hint="leave it out, or give it alone for no TPU (CPU only)",
+        )
+    return () if names == (NO_TOPOLOGY,) else names

@@ -88,6 +88,9 @@ USAGE = {
         "cloud-tpu, litert",
     ),
     "unknown topology": (["MODEL", "-t", "v5x-4"], 1, "TPX-0301", "v5"),
+    "empty topology": (["MODEL", "-t", ""], 2, "TPX-0002", "-t none"),
+    "only commas": (["MODEL", "-t", " ,", "-t", ""], 2, "TPX-0002", "-t none"),
+    "none and others": (["MODEL", "-t", "v5e-1,none"], 2, "TPX-0002", "alone"),
     "unknown option": (["MODEL", "--fast"], 2, "TPX-0002", "--help"),
     "unknown zoo model": (["zoo:resnet5"], 1, "TPX-0801", "resnet50"),
     "unknown form": (["gs://bucket/model"], 1, "TPX-0110", "path.py"),
@@ -234,6 +237,8 @@ PROJECTS = {
     "no table": "[tool]\ntpu-export = 3\n",
     "not TOML": "[tool\n",
     "topologies, a number": '[tool.tpu-export]\nmodel = "m.py"\ntopologies = 3\n',
+    "no topologies": '[tool.tpu-export]\nmodel = "m.py"\ntopologies = []\n',
+    "empty topology": '[tool.tpu-export]\nmodel = "m.py"\ntopologies = ""\n',
     "no tools": "tool = 3\n",
     "topologies": '[tool.tpu-export]\nmodel = "m.py"\ntopologies = [1]\n',
 }
