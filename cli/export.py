@@ -10,6 +10,7 @@ import click
 
 from tpu_export.cli.failures import UsageError
 from tpu_export.cli.models import configuration, only_model, source
+from tpu_export.cli.near import did_you_mean
 from tpu_export.cli.output import ProgressLines, print_json, print_result, report_json
 from tpu_export.cli.verbosity import verbose_option
 
@@ -63,9 +64,10 @@ def command(
 def check(target: str, topologies: tuple[str, ...]) -> None:
     """Refuse what cannot be made before any work starts."""
     if target not in TARGETS:
+        near = did_you_mean(target, TARGETS, cutoff=0.5)
         raise UsageError(
             f"unknown target {target!r}",
-            hint=f"targets are {', '.join(TARGETS)}; onnx is planned",
+            hint=f"{near} targets are {', '.join(TARGETS)}; onnx is planned".lstrip(),
         )
     from tpu_export.converters.tpu.topologies import parse_topology
 

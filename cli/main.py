@@ -9,7 +9,8 @@ from importlib import import_module
 import click
 
 import tpu_export
-from tpu_export.cli.failures import run_safely
+from tpu_export.cli.failures import UsageError, run_safely
+from tpu_export.cli.near import did_you_mean
 
 COMMANDS = {
     "export": "Export a model and prove the result (the default command).",
@@ -22,6 +23,9 @@ COMMANDS = {
     "run": "Run an artifact on inputs from a file.",
     "zoo": "List the model zoo, or export from it.",
 }
+
+
+OWN_OPTIONS = ("--help", "-h", "--version")
 
 
 class Commands(click.Group):
@@ -41,8 +45,8 @@ class Commands(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `export` in front of what is no command."""
-        own = {"--help", "-h", "--version"}
-        if not args or args[0] not in {*COMMANDS, *own}:
+        if not args or args[0] not in {*COMMANDS, *OWN_OPTIONS}:
+            refuse_misspelt(args[0] if args else "")
             args = ["export", *args]
         return super().parse_args(ctx, args)
 
@@ -52,6 +56,23 @@ class Commands(click.Group):
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def refuse_misspelt(word: str) -> None:
+    """Refuse a word that is nearly a command, and can be no MODEL.
+
+    Raises:
+        UsageError: with the commands that are near.
+    """
+    if word.startswith("--"):
+        hint = did_you_mean(word, OWN_OPTIONS, cutoff=0.8)
+    elif word.replace("-", "").isalnum():  # every form of MODEL has a dot or a colon
+        hint = did_you_mean(word, COMMANDS, cutoff=0.7)
+    else:
+        return
+    if hint:
+        kind = "option" if word.startswith("--") else "command"
+        raise UsageError(f"no {kind} {word!r}", hint=hint)
 
 
 EPILOG = """

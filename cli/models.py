@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpu_export.cli.failures import UsageError
+from tpu_export.cli.near import did_you_mean
 
 if TYPE_CHECKING:
     from tpu_export.exporter.sources import Source
@@ -19,10 +20,18 @@ FORMS = "path.py, path.py:factory, path.pt2, zoo:NAME, hf:DIR"
 
 def source(text: str) -> Source:
     """Resolve a MODEL."""
-    from tpu_export.exporter.sources import resolve
-    from tpu_export.model_zoo.zoo import entry
+    from tpu_export.exporter.sources import UnknownSourceError, resolve
+    from tpu_export.model_zoo.zoo import entry, names
 
-    return resolve(text, zoo=entry)
+    try:
+        return resolve(text, zoo=entry)
+    except UnknownSourceError as error:
+        hint = did_you_mean(f"zoo:{text}", [f"zoo:{name}" for name in names()], 0.7)
+        if not hint:
+            raise
+        raise UnknownSourceError(
+            error.message, hint=f"{hint} Else one of: {FORMS}"
+        ) from error
 
 
 def configuration(folder: Path) -> dict[str, Any]:
