@@ -26,6 +26,7 @@ from tpu_export.converters.stablehlo.functional import functional_twin, is_in_pl
 from tpu_export.converters.stablehlo.location import scope
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.ops import find_rule, registered_ops
+from tpu_export.converters.stablehlo.refusals import refusal
 from tpu_export.converters.stablehlo.registry import Rule, Target
 from tpu_export.converters.stablehlo.shapes import PYTHON_OPS
 from tpu_export.runtime.errors import TpuExportError
@@ -54,12 +55,6 @@ class LoweringBugError(TpuExportError):
     code = "TPX-0202"
 
 
-class RuleFailedError(TpuExportError):
-    """A rule raised."""
-
-    code = "TPX-0204"
-
-
 @dataclass(frozen=True)
 class Interpreter:
     """Interprets graphs for one target.
@@ -68,11 +63,13 @@ class Interpreter:
         target: which rules apply.
         model_file: source lines are relative to its folder.
         same: node -> the node whose tensor it is (functional.py).
+        inner: the graph is the decomposition of one node, which errors are about.
     """
 
     target: Target
     model_file: Path | None = None
     same: Mapping[Node, Node] = field(default_factory=dict)
+    inner: bool = False
 
     def run(
         self, module: GraphModule, inputs: Sequence[Any]
@@ -95,7 +92,7 @@ class Interpreter:
                 case "output":
                     return self._look(node.args[0], values), values
                 case _:
-                    self._call(node, values, simpler.get(node))
+                    self._explained(node, values, simpler.get(node))
         message = "a graph without an output"
         raise AssertionError(message)
 
@@ -115,6 +112,19 @@ class Interpreter:
     def subgraph(self, module: GraphModule) -> Callable[..., Any]:
         """Return a graph as a function of arrays."""
         return lambda *inputs: self.run(module, inputs)[0]
+
+    def _explained(
+        self, node: Node, values: dict[Node, Any], simpler: AttentionCall | None
+    ) -> None:
+        try:
+            self._call(node, values, simpler)
+        except (TpuExportError, TypeError, ValueError, NotImplementedError) as error:
+            if self.inner:
+                raise
+            found = refusal(node, values, error, self.model_file)
+            if found is error:
+                raise
+            raise found from error
 
     def _call(
         self, node: Node, values: dict[Node, Any], simpler: AttentionCall | None
@@ -141,21 +151,13 @@ class Interpreter:
             values[owner] = result
         else:
             values[node] = result
-        _check(node, result, place)
+        _check(node, result)
 
     def _result(self, node: Node, args: Any, kwargs: Any) -> Any:
         rule = self.rule(node.target)
         if rule is None:
             return self._decomposed(node, args, kwargs)
-        try:
-            return rule(*args, **kwargs)
-        except (TypeError, ValueError, NotImplementedError) as error:
-            raise RuleFailedError(
-                f"the rule for {node.target} failed at "
-                f"{scope(node, self.model_file)}: {_first_line(error)}",
-                hint="this is a fault of tpu-export: please report it with the model; "
-                "a rule of your own (tpu_export.lowers) can stand in",
-            ) from error
+        return rule(*args, **kwargs)
 
     def rule(self, op: Any) -> Rule | None:
         """Return the rule for an op; in-place ops use their functional twin's."""
@@ -169,7 +171,7 @@ class Interpreter:
         found = decompose(node, registered_ops())
         assert found is not None, f"{node.target} passed the coverage check"
         leaves = pytree.tree_leaves((args, kwargs))
-        inner = Interpreter(self.target, self.model_file)
+        inner = Interpreter(self.target, self.model_file, inner=True)
         with_scope = context.current().scope
         output, _ = inner.run(found.graph, [leaves[i] for i in found.positions])
         context.current().scope = with_scope
@@ -189,7 +191,7 @@ def constant(tensor: torch.Tensor) -> jax.Array:
     return jnp.asarray(np.array(dense.numpy()))
 
 
-def _check(node: Node, result: Any, place: str) -> None:
+def _check(node: Node, result: Any) -> None:
     """Compare shape and dtype with what torch recorded of the results that are read.
 
     Of others torch is not sure itself: embedding_bag's depend on whether it needs gradients.
@@ -216,7 +218,7 @@ def _check(node: Node, result: Any, place: str) -> None:
         if not same or got.dtype != DTYPES[want.dtype]:
             raise LoweringBugError(
                 f"the rule for {node.target} gave {got.dtype}{list(shape)} where torch "
-                f"has {want.dtype}{list(want.shape)}, at {place}",
+                f"has {want.dtype}{list(want.shape)}",
                 hint="this is a fault of tpu-export: please report it with the model",
             )
 
@@ -228,7 +230,3 @@ def _is_read(node: Node, position: int) -> bool:
         for user in node.users
         if user.target is not operator.getitem or user.users
     )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else repr(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType
 
 import torch
 
@@ -43,4 +44,7 @@ def source_line(node: torch.fx.Node, model_file: Path | None = None) -> str:
 
 def scope(node: torch.fx.Node, model_file: Path | None = None) -> str:
     """Return the scope that every StableHLO op of the node carries."""
-    return f"{module_path(node)}/{node.target}/{source_line(node, model_file)}"
+    target = node.target
+    if isinstance(target, FunctionType | BuiltinFunctionType):
+        target = target.__name__  # str() of it has an address
+    return f"{module_path(node)}/{target}/{source_line(node, model_file)}"

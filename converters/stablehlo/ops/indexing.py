@@ -161,6 +161,12 @@ def nonzero(x: Array) -> Array:
     return jnp.asarray(np.argwhere(known), jnp.int64)
 
 
+@lowers(aten.nonzero_static.default)
+def nonzero_static(x: Array, *, size: int, fill_value: int = -1) -> Array:
+    found = jnp.argwhere(x, size=size, fill_value=fill_value)
+    return found.astype(jnp.int64)
+
+
 @lowers(aten.where.default, aten.nonzero_numpy.default)
 def nonzero_numpy(x: Array) -> list[Array]:
     return list(nonzero(x).T)

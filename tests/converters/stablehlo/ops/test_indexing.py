@@ -35,6 +35,14 @@ def test_indexing(compare, case, target):
     compare(*case, target=target)
 
 
+@pytest.mark.parametrize("size", [0, 2, 9])
+def test_nonzero_static(compare, size):
+    op = aten.nonzero_static.default
+    compare(op, X[0, :2, :3] > 0, size=size)
+    compare(op, torch.tensor([0, 3, 4, 0]), size=size, fill_value=7)
+    compare(op, torch.tensor(3), size=size)
+
+
 def test_traced_masks_are_refused():
     rule = find_rule(aten.index.Tensor, "xla")
     with pytest.raises(UnsupportedOptionError):

@@ -1,0 +1,76 @@
+"""Why a node cannot be lowered: the data decides a shape, an option, or a fault of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import torch
+from torch.fx import Node
+
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
+from tpu_export.converters.stablehlo.location import scope, source_line
+from tpu_export.runtime.errors import TpuExportError
+
+
+class RuleFailedError(TpuExportError):
+    """A rule raised."""
+
+    code = "TPX-0204"
+
+
+def refusal(
+    node: Node, values: Any, error: Exception, model_file: Path | None
+) -> TpuExportError:
+    """Return the error to raise for one that came up while lowering a node.
+
+    Args:
+        node: the node of the user's graph.
+        values: what each of its input nodes was, by node.
+        error: of a rule, or of JAX below it.
+        model_file: source lines are relative to its folder.
+    """
+    place = scope(node, model_file)
+    if isinstance(error, TpuExportError):
+        if not hasattr(error, "place"):
+            error.message += f", at {place}"
+            error.__dict__["place"] = place
+        return error
+    found = _from_data(node, values)
+    if found is not None:
+        origin = f"{_name(found)} at {source_line(found, model_file)}"
+        return UnsupportedOptionError(
+            f"{_name(node)} takes a size that depends on the data: it comes from "
+            f"{origin}, at {place}",
+            hint="pass the size as a dynamic dimension of an input, or compute with the "
+            "largest size and mask",
+        )
+    return RuleFailedError(
+        f"the rule for {node.target} failed at {place}: {_first_line(error)}",
+        hint="this is a fault of tpu-export: please report it with the model; "
+        "a rule of your own (tpu_export.lowers) can stand in",
+    )
+
+
+def _from_data(node: Node, values: Any) -> Node | None:
+    """Return the node that read a size from a tensor, if that is what `node` takes."""
+    for source in node.all_input_nodes:
+        value = source.meta.get("val")
+        if not isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat):
+            continue
+        if source in values and not isinstance(values[source], jax.core.Tracer):
+            continue
+        inner = _from_data(source, values)
+        return inner or source
+    return None
+
+
+def _name(node: Node) -> str:
+    """Return "arange" for aten.arange.default; item() is spelled as users do."""
+    name = getattr(node.target, "__name__", str(node.target)).split(".")[0]
+    return {"_local_scalar_dense": "item()", "item": "item()"}.get(name, name)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
