@@ -19,10 +19,12 @@ from tpu_export.converters.stablehlo.ops import dropout as dropout
 from tpu_export.converters.stablehlo.ops import embedding as embedding
 from tpu_export.converters.stablehlo.ops import experts as experts
 from tpu_export.converters.stablehlo.ops import folding as folding
+from tpu_export.converters.stablehlo.ops import gradients as gradients
 from tpu_export.converters.stablehlo.ops import indexing as indexing
 from tpu_export.converters.stablehlo.ops import linear as linear
 from tpu_export.converters.stablehlo.ops import linear_algebra as linear_algebra
 from tpu_export.converters.stablehlo.ops import loss as loss
+from tpu_export.converters.stablehlo.ops import matrix_factors as matrix_factors
 from tpu_export.converters.stablehlo.ops import normalization as normalization
 from tpu_export.converters.stablehlo.ops import norms as norms
 from tpu_export.converters.stablehlo.ops import padding as padding

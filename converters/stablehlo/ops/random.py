@@ -173,3 +173,25 @@ def multinomial(
 def poisson(x: Array, generator: None = None) -> Array:
     key = jax.random.wrap_key_data(current().next_key())
     return jax.random.poisson(key, x, x.shape).astype(x.dtype)
+
+
+@lowers(aten.cauchy.default, aten.cauchy_.default)
+def cauchy(x: Array, median: float = 0.0, sigma: float = 1.0, **_: object) -> Array:
+    draw = jax.random.cauchy(current().next_key(), x.shape, widen(x).dtype)
+    return (draw * sigma + median).astype(x.dtype)
+
+
+@lowers(aten.log_normal.default, aten.log_normal_.default)
+def log_normal(x: Array, mean: float = 1.0, std: float = 2.0, **_: object) -> Array:
+    draw = _normal(current().next_key(), x.shape, widen(x).dtype)
+    return jnp.exp(draw * std + mean).astype(x.dtype)
+
+
+@lowers(aten.geometric.default, aten.geometric_.default)
+def geometric(x: Array, p: float, **_: object) -> Array:
+    """Trials up to the first success: 1, 2, ..., by the inverse of the distribution."""
+    floats = jnp.issubdtype(x.dtype, jnp.floating)
+    dtype = widen(x).dtype if floats else jnp.float32
+    exponential = jax.random.exponential(current().next_key(), x.shape, dtype)
+    draw = jnp.ceil(exponential / -np.log1p(-p)) if p < 1 else jnp.ones(x.shape)
+    return jnp.maximum(draw, 1).astype(x.dtype)

@@ -1,0 +1,1 @@
+"""torch's own tests of ops and modules, run through the artifact."""
