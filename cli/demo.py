@@ -12,6 +12,7 @@ import click
 
 from tpu_export.cli.failures import writable_folder
 from tpu_export.cli.output import ProgressLines, print_result
+from tpu_export.runtime.errors import TpuExportError
 
 MODEL = "efficientnet-lite0"
 TOP = 5
@@ -25,6 +26,21 @@ np.save(sys.argv[3], program(np.load(sys.argv[2])))
 assert "torch" not in sys.modules
 print(program.device, "|", "; ".join(program.origin.values()))
 """
+
+
+class ServeError(TpuExportError):
+    """The process that serves the .tpuexe ended without an answer."""
+
+    code = "TPX-0003"
+
+    def __init__(self, status: int, stderr: str) -> None:
+        """Say how it ended, and its last line."""
+        end = f"signal {-status}" if status < 0 else f"exit status {status}"
+        last = (stderr.strip().splitlines() or ["it wrote nothing"])[-1].strip()
+        super().__init__(
+            f"the process that loads the .tpuexe ended with {end}: {last}",
+            hint="all that it wrote to standard error is above; see also `tpu-export doctor`",
+        )
 
 
 @click.command("demo")
@@ -80,7 +96,11 @@ def answers(folder: Path) -> list[str]:
 
 
 def serve(artifact: Path, photograph: Any) -> tuple[Any, str]:
-    """Run the .tpuexe in a process of its own; returns logits and what ran them."""
+    """Run the .tpuexe in a process of its own; returns logits and what ran them.
+
+    Raises:
+        ServeError: that process failed; what it wrote is shown first.
+    """
     import numpy as np
 
     with tempfile.TemporaryDirectory() as folder:
@@ -90,8 +110,11 @@ def serve(artifact: Path, photograph: Any) -> tuple[Any, str]:
             [sys.executable, "-c", SERVE, str(artifact), str(source), str(target)],
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
         )
+        if done.returncode:
+            click.echo(done.stderr, err=True, nl=False)
+            raise ServeError(done.returncode, done.stderr)
         return np.load(target), done.stdout.strip()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 import tpu_export
+from tpu_export.cli.cpu_check import cpu_runs
 from tpu_export.cli.output import print_json, print_table
 
 EXTRAS = {
@@ -47,7 +48,7 @@ def examine() -> dict[str, Any]:
             "capture and lower": _needs("torch", "export"),
             "compile for TPU": _tpu_compile(),
             "convert to LiteRT": _needs("litert_converter", "litert"),
-            "run on the CPU": "yes",
+            "run on the CPU": cpu_runs(),
             "run on a TPU": _tpu_run(),
         },
     }

@@ -140,7 +140,7 @@ def test_ops(tpx: Run, model: Path) -> None:
 def test_doctor_zoo_and_explain(tpx: Run) -> None:
     status, out, _ = tpx("doctor", "--json")
     assert status == 0
-    assert json.loads(out)["can"]["run on the CPU"] == "yes"
+    assert json.loads(out)["can"]["run on the CPU"].startswith("yes: jaxlib")
     assert "efficientnet-lite0" in tpx("zoo", "list")[1]
     assert tpx("explain", "TPX-0201")[1].startswith("TPX-0201 ")
 
