@@ -21,6 +21,12 @@ from tpu_export.converters.stablehlo.attention_facts import (
     AttentionCall,
     attention_calls,
 )
+from tpu_export.converters.stablehlo.chosen import (
+    cast,
+    check_outputs,
+    chosen,
+    repeated_masks,
+)
 from tpu_export.converters.stablehlo.decompose import decompose
 from tpu_export.converters.stablehlo.functional import functional_twin, is_in_place
 from tpu_export.converters.stablehlo.location import scope
@@ -83,6 +89,7 @@ class Interpreter:
         values: dict[Node, Any] = {}
         feed = iter(inputs)
         simpler = attention_calls(module.graph)
+        repeated = repeated_masks(module.graph)
         for node in module.graph.nodes:
             match node.op:
                 case "placeholder":
@@ -90,7 +97,11 @@ class Interpreter:
                 case "get_attr":
                     values[node] = self._attribute(module, str(node.target))
                 case "output":
-                    return self._look(node.args[0], values), values
+                    output = self._look(node.args[0], values)
+                    check_outputs(output)
+                    return output, values
+                case _ if node in repeated:
+                    values[node] = values[repeated[node]]
                 case _:
                     self._explained(node, values, simpler.get(node))
         message = "a graph without an output"
@@ -147,7 +158,7 @@ class Interpreter:
             result = self._result(node, args, kwargs)
         if is_in_place(node.target):
             owner = self.same[node]
-            result = jnp.asarray(result, values[owner].dtype)
+            result = cast(result, values[owner].dtype)
             values[owner] = result
         else:
             values[node] = result
@@ -155,6 +166,9 @@ class Interpreter:
 
     def _result(self, node: Node, args: Any, kwargs: Any) -> Any:
         rule = self.rule(node.target)
+        found = chosen(node.target, rule, args, kwargs)
+        if found is not None:
+            return found
         if rule is None:
             return self._decomposed(node, args, kwargs)
         return rule(*args, **kwargs)
