@@ -171,7 +171,7 @@ def _extreme(dtype: Any, sign: int) -> Any:
         return sign > 0
     if jnp.issubdtype(dtype, jnp.inexact):
         return sign * math.inf
-    limits = jnp.iinfo(dtype)
+    limits = np.iinfo(dtype)
     return limits.max if sign > 0 else limits.min
 
 

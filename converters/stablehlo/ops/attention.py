@@ -97,6 +97,8 @@ def _same_for_rows(mask: Array) -> bool:
 
 
 def _plain_softmax(scores: Array) -> Array:
+    if scores.shape[-1] == 0:  # no keys: nothing has a maximum, and the output is 0
+        return scores
     exps = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
     return exps / jnp.sum(exps, axis=-1, keepdims=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 import torch
 from jax import Array
 
@@ -29,7 +30,7 @@ def histc(x: Array, bins: int = 100, min: Number = 0, max: Number = 0) -> Array:
 
 @lowers(aten.bincount.default)
 def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Array:
-    known = concrete(x)
+    known = np.zeros(0, np.int64) if x.size == 0 else concrete(x)
     if known is None:
         raise UnsupportedOptionError(
             "bincount has a length that depends on the data",

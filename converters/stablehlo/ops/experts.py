@@ -51,7 +51,8 @@ def grouped_rows(x: Array, weight: Array, offs: Array) -> Array:
         return lax.dynamic_update_slice(y, new, (row, zero))
 
     blank = jnp.zeros((padded.shape[0], weight.shape[2]), x.dtype)
-    return lax.fori_loop(zero, upto[-1], step, blank)[: x.shape[0]]
+    filled: Array = lax.fori_loop(zero, upto[-1], step, blank)
+    return filled[: x.shape[0]]
 
 
 @lowers(aten._grouped_mm.default)

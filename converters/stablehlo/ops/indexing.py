@@ -163,6 +163,8 @@ def nonzero(x: Array) -> Array:
 
 @lowers(aten.nonzero_static.default)
 def nonzero_static(x: Array, *, size: int, fill_value: int = -1) -> Array:
+    if x.size == 0:
+        return jnp.full((size, x.ndim), fill_value, jnp.int64)
     found = jnp.argwhere(x, size=size, fill_value=fill_value)
     return found.astype(jnp.int64)
 

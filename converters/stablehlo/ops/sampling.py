@@ -92,6 +92,8 @@ def grid_sampler(
     padding_mode: int,
     align_corners: bool,
 ) -> Array:
+    if x.size == 0:  # a gather from nothing has no shape in JAX
+        return jnp.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
     sizes, flat_grid = x.shape[2:], widen(grid)
     flags = (interpolation_mode, padding_mode, align_corners)
     axes = [  # the grid lists the last axis first

@@ -184,11 +184,9 @@ def split(x: Array, split_size: Dim, dim: int = 0) -> list[Array]:
 @lowers(aten.chunk.default, aten.unsafe_chunk.default)
 def chunk(x: Array, chunks: int, dim: int = 0) -> list[Array]:
     size = x.shape[axis(dim, x.ndim)]
-    return (
-        split(x, max((size + chunks - 1) // chunks, 1), dim)
-        if isinstance(size, int)
-        else split(x, (size + chunks - 1) // chunks, dim)
-    )
+    if isinstance(size, int) and size == 0:
+        return [x] * chunks
+    return split(x, (size + chunks - 1) // chunks, dim)
 
 
 @lowers(aten.tensor_split.sections)
