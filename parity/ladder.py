@@ -9,9 +9,7 @@ from typing import Protocol
 from tpu_export.parity.eager import Array, Run, Sample
 from tpu_export.parity.metrics import difference
 from tpu_export.parity.report import ParityRow
-from tpu_export.runtime.signature import Signature
-
-RNG = "rng"
+from tpu_export.runtime.signature import RNG, Signature
 
 
 class Rung(Protocol):

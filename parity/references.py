@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.exporter.capture import Captured
 from tpu_export.parity.eager import Array, Run, Sample, run_eager
-from tpu_export.parity.ladder import RNG, Rung, compare_rung
+from tpu_export.parity.ladder import Rung, compare_rung
 from tpu_export.parity.report import ParityRow
 from tpu_export.parity.samples import Samples
-from tpu_export.runtime.signature import Signature
+from tpu_export.runtime.signature import RNG, Signature
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,10 @@ from tpu_export.runtime.devices import choose_device
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.inputs import BoundCall, InputError, bind_call
 from tpu_export.runtime.runner import Policy, Runner
-from tpu_export.runtime.signature import Signature
+from tpu_export.runtime.signature import RNG, Signature
 from tpu_export.runtime.tensors import Array
 from tpu_export.runtime.trees import unflatten
 from tpu_export.runtime.weights import Weights
-
-RNG = "rng"
 
 
 class UnknownSignatureError(TpuExportError):

@@ -12,6 +12,9 @@ from typing import Literal, TypeAlias
 DimSize: TypeAlias = int | str
 Shape: TypeAlias = tuple[DimSize, ...]
 
+# The state slot of the random seed. No path of a torch module begins with a dot.
+RNG = ".rng"
+
 
 @dataclass(frozen=True)
 class Dim:
@@ -59,7 +62,7 @@ class Signature:
         inputs: flat user tensors, in leaf order. Nested names are dotted: "cache.0.key".
         outputs: flat result tensors, in leaf order.
         output_tree: structure of the result; its leaves index `outputs`.
-        state: mutated buffers by FQN (and "rng" when random ops draw from the seed).
+        state: mutated buffers by FQN (and RNG when random ops draw from the seed).
         mutated_inputs: names of the inputs that forward() writes to.
         dims: the dynamic dimensions that shapes mention.
     """

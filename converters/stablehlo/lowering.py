@@ -25,6 +25,7 @@ from tpu_export.converters.stablehlo.registry import Target
 from tpu_export.converters.stablehlo.shapes import input_shapes
 from tpu_export.runtime.devices import keep_off_missing_tpu
 from tpu_export.runtime.signature import (
+    RNG,
     FunctionSpec,
     LoweredFunction,
     Signature,
@@ -32,7 +33,7 @@ from tpu_export.runtime.signature import (
     TensorSpec,
 )
 
-RNG = TensorSpec("rng", (2,), "uint32")
+_SEED = TensorSpec(RNG, (2,), "uint32")
 PLATFORMS = {"": "tpu", "cpu": "cpu"}
 
 
@@ -117,7 +118,7 @@ def _trace(
     slots = list(bound.state_specs)
     signature = replace(
         signature,
-        state=(*slots, RNG) if drew else tuple(slots),
+        state=(*slots, _SEED) if drew else tuple(slots),
         mutated_inputs=bound.mutated_inputs,
     )
     return _assemble(jaxpr, shapes, bound, signature, target, inputs, drew)
@@ -255,11 +256,8 @@ def _weights(
     names = {slot.name for slot in taken if slot.kind == "weight"}
     weights = {n: t for n, t in bound.weights.items() if n in names}
     weights |= bound.state
-    if (
-        any(slot.name == RNG.name for slot in signature.state)
-        and RNG.name not in weights
-    ):
-        weights[RNG.name] = torch.zeros(2, dtype=torch.uint32)
+    if any(slot.name == RNG for slot in signature.state):
+        weights[RNG] = torch.zeros(2, dtype=torch.uint32)
     return weights
 
 

@@ -22,7 +22,7 @@ class LoweredProgram:
         prepare: weight-only work, run once at load; None when there is none.
         weights: every raw weight that main or prepare takes, and the initial value of every state
             slot, by name. Tensors are the model's own, not copies; they may be non-contiguous.
-            The slot "rng" starts as uint32[2] zeros.
+            The slot of the seed (RNG) starts as uint32[2] zeros.
     """
 
     signature: Signature

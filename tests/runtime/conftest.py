@@ -26,6 +26,7 @@ from tpu_export.runtime.manifest import (
     WeightRef,
 )
 from tpu_export.runtime.signature import (
+    RNG,
     Dim,
     FunctionSpec,
     Parameter,
@@ -308,7 +309,7 @@ def replace_main(model: Model, main: Callable[..., Any]) -> Model:
 
 
 def random() -> Model:
-    """Draws from the seed in the state slot "rng", which counts up."""
+    """Draws from the seed in the state slot of the seed, which counts up."""
 
     def main(rng: Any, x: Any) -> Any:
         key = jax.random.wrap_key_data(rng, impl="threefry2x32")
@@ -316,9 +317,9 @@ def random() -> Model:
 
     spec = ((3,), "float32")
     return Model(
-        signature({"x": spec}, {"y": spec}, state=(TensorSpec("rng", (2,), "uint32"),)),
+        signature({"x": spec}, {"y": spec}, state=(TensorSpec(RNG, (2,), "uint32"),)),
         main,
-        weights={"rng": np.zeros(2, np.uint32)},
+        weights={RNG: np.zeros(2, np.uint32)},
     )
 
 

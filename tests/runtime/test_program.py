@@ -20,6 +20,7 @@ from tpu_export.runtime.program import (
     load,
 )
 from tpu_export.runtime.runner import MAX_SIZES, CompileError, NoExecutableError
+from tpu_export.runtime.signature import RNG
 from tpu_export.runtime.weights import WeightUpdateError
 
 Make = Callable[..., Path]
@@ -81,12 +82,12 @@ def test_state_is_kept_read_assigned_and_reset(opened: Any) -> None:
 def test_state_that_is_read_or_assigned_is_a_copy(opened: Any) -> None:
     program = opened("random")
     mine = np.array([1, 2], np.uint32)
-    program.state["rng"] = mine
+    program.state[RNG] = mine
     mine[:] = 9
-    read = program.state["rng"]
+    read = program.state[RNG]
     np.testing.assert_array_equal(read, [1, 2])
     read[:] = 7
-    np.testing.assert_array_equal(program.state["rng"], [1, 2])
+    np.testing.assert_array_equal(program.state[RNG], [1, 2])
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_random_numbers_follow_the_seed(opened: Any) -> None:
     program.reset_state()
     np.testing.assert_array_equal(program(x), first)
     program.seed(2**40 + 3)
-    np.testing.assert_array_equal(program.state["rng"], [2**8, 3])
+    np.testing.assert_array_equal(program.state[RNG], [2**8, 3])
     third = program(x)
     program.seed(2**40 + 3)
     np.testing.assert_array_equal(program(x), third)
