@@ -42,6 +42,7 @@ from tpu_export.converters.stablehlo.ops import shuffling as shuffling
 from tpu_export.converters.stablehlo.ops import sizes as sizes
 from tpu_export.converters.stablehlo.ops import slicing as slicing
 from tpu_export.converters.stablehlo.ops import sorting as sorting
+from tpu_export.converters.stablehlo.ops import special as special
 from tpu_export.converters.stablehlo.ops import spectral as spectral
 from tpu_export.converters.stablehlo.ops import unary as unary
 from tpu_export.converters.stablehlo.registry import find_rule as find_rule

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+aten = torch.ops.aten
+INF, NAN = float("inf"), float("nan")
+FLOATS = [torch.float32, torch.float64]
+HALVES = [torch.bfloat16, torch.float16]
+# XLA evaluates in float32 what torch's Cephes code evaluates in double.
+LIMITS = {torch.float32: (2e-5, 1e-6), torch.float64: (1e-9, 1e-12)}
+
+
+@pytest.fixture
+def close(compare):
+    def body(op, *args, dtype):
+        compare(op, *args, tol=LIMITS.get(dtype))
+
+    return body
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+class TestZeta:
+    def test_grid(self, close, dtype):
+        s = torch.tensor([1.3, 2, 2.7, 3, 4, 7, 20], dtype=dtype)[:, None]
+        close(
+            aten.special_zeta.default,
+            s,
+            torch.linspace(0.3, 9, 50).to(dtype),
+            dtype=dtype,
+        )
+
+    def test_negative(self, close, dtype):
+        s = torch.tensor([2, 2.5, 3, 4, 5], dtype=dtype)[:, None]
+        q = torch.tensor([-0.2, -0.5, -1.7, -2.5, -9.25, -1000.3]).to(dtype)
+        close(aten.special_zeta.default, s, q, dtype=dtype)
+
+    def test_edges(self, close, dtype):
+        s = torch.tensor([-INF, -1, 0.5, 1, 1.5, 2, 3, NAN], dtype=dtype)[:, None]
+        q = torch.tensor([-INF, -3, -2.5, -0.0, 0, 1, 5, NAN], dtype=dtype)
+        close(aten.special_zeta.default, s, q, dtype=dtype)
+
+    def test_scalars(self, close, dtype):
+        x = torch.tensor([1.5, 2, 3], dtype=dtype)
+        close(aten.special_zeta.self_scalar, 3, x, dtype=dtype)
+        close(aten.special_zeta.other_scalar, x, 2.5, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", range(7))
+def test_polygamma(compare, n, dtype):
+    x = torch.cat([torch.linspace(-20, 20, 90) + 0.013, torch.tensor([0.0, NAN])])
+    # torch's trigamma has an error of 5e-10; digamma crosses zero.
+    limits = {torch.float64: (1e-9, 1e-12), torch.float32: (2e-5, 2e-5)}
+    compare(aten.polygamma.default, n, x.to(dtype), tol=limits.get(dtype))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_polygamma_poles(compare, n):
+    compare(aten.polygamma.default, n, torch.tensor([-INF, -3.0, -1.0, -0.0, 0.0]))
+
+
+@pytest.mark.parametrize("n", range(4))
+def test_polygamma_of_halves(compare, n):
+    compare(aten.polygamma.default, n, (torch.rand(30) * 9).bfloat16())
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_polygamma_of_integers(compare, n):
+    compare(aten.polygamma.default, n, torch.arange(1, 9), tol=LIMITS[torch.float32])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["igamma", "igammac"])
+class TestIncompleteGamma:
+    def test_grid(self, compare, name, dtype):
+        a = torch.logspace(-1, 2, 25, dtype=dtype)[:, None]
+        x = torch.logspace(-2, 2.5, 40, dtype=dtype)
+        limits = {torch.float32: (1e-4, 1e-5), torch.float64: (1e-9, 1e-10)}[dtype]
+        compare(getattr(aten, name).default, a, x, tol=limits)
+
+    def test_edges(self, close, name, dtype):
+        edges = torch.tensor([-INF, -1.0, -0.0, 0.0, 1.0, INF, NAN], dtype=dtype)
+        close(getattr(aten, name).default, edges[:, None], edges, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_incomplete_gamma_of_halves(compare, dtype):
+    a, x = (torch.rand(2, 20) * 5).to(dtype)
+    compare(aten.igamma.default, a, x)
+    compare(aten.igammac.default, a, x)
