@@ -218,9 +218,6 @@ _FLOAT |= {
     aten.xlogy.Tensor: _xlog(jnp.log),
     aten.xlogy.Scalar_Other: _xlog(jnp.log),
     aten.xlogy.Scalar_Self: _xlog(jnp.log),
-    aten.special_zeta.default: partial(_broadcast, lax.zeta),
-    aten.special_zeta.other_scalar: partial(_broadcast, lax.zeta),
-    aten.special_zeta.self_scalar: partial(_broadcast, lax.zeta),
 }
 for _op, _function in _FLOAT.items():
     lowers(_op)(in_opmath(_function))

@@ -180,16 +180,6 @@ def nan_to_num(
     return jnp.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf)
 
 
-@lowers(aten.polygamma.default, aten.special_polygamma.default)
-def polygamma(n: int, x: Array) -> Array:
-    (x,) = floating(x)
-    wide = widen(x)
-    if n == 0:
-        return lax.digamma(wide).astype(x.dtype)
-    order = jnp.full(wide.shape, n, wide.dtype)
-    return lax.polygamma(order, wide).astype(x.dtype)
-
-
 @lowers(aten.mvlgamma.default, aten.special_multigammaln.default)
 def mvlgamma(x: Array, p: int) -> Array:
     (x,) = floating(x)
