@@ -20,6 +20,7 @@ class LoweringContext:
         target: what is being lowered for.
         key: the random key that the next random op splits; None until one asks.
         scope: "module.path/aten op/file:line" of the node being lowered.
+        trial: only to find out whether something draws; what is computed is thrown away.
         every_row_sees: the attention being lowered hides no row of scores as a whole.
     """
 
@@ -27,15 +28,22 @@ class LoweringContext:
     key: jax.Array | None = None
     drew: bool = False
     scope: str = ""
+    trial: bool = False
     every_row_sees: bool = False
 
     def next_key(self) -> jax.Array:
         """Return a fresh key and advance the state (threefry, uint32[2])."""
+        self.drew = True
+        if self.trial:
+            return jax.numpy.zeros(2, "uint32")
+        self.key, key = jax.random.split(self.state())
+        return jax.numpy.asarray(key)
+
+    def state(self) -> jax.Array:
+        """Return the key that the next draw splits."""
         if self.key is None:
             self.key = jax.numpy.zeros(2, "uint32")
-        self.drew = True
-        self.key, key = jax.random.split(self.key)
-        return jax.numpy.asarray(key)
+        return self.key
 
 
 _CONTEXT: ContextVar[LoweringContext | None] = ContextVar("lowering", default=None)
