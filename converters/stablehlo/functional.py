@@ -89,8 +89,9 @@ def _writes(node: Node) -> list[Node]:
     arguments = zip(node.target._schema.arguments, node.args, strict=False)  # type: ignore[union-attr]
     return [
         value
-        for argument, value in arguments
+        for argument, given in arguments
         if argument.alias_info is not None and argument.alias_info.is_write
+        for value in (given if isinstance(given, list | tuple) else [given])
         if isinstance(value, Node)
     ]
 
@@ -131,8 +132,8 @@ def _rebinding(
 def _needs_torch(node: Node) -> bool:
     """Whether only torch can make the node explicit.
 
-    A write that the schema hides, a write without a functional twin, or vmap's own calls,
-    which torch leaves in a graph before it is decomposed.
+    A write that the schema hides, a write to a list or without a functional twin, or vmap's
+    own calls, which torch leaves in a graph before it is decomposed.
     """
     if getattr(node.target, "__module__", "").startswith("torch._functorch"):
         return True
@@ -141,7 +142,10 @@ def _needs_torch(node: Node) -> bool:
         return True
     if any(isinstance(a, Node) and a.op == "get_attr" for a in node.args):
         return any(_writes(n) for n in node.graph.nodes)
-    return is_in_place(node.target) and functional_twin(node.target) is None  # type: ignore[arg-type]
+    if not is_in_place(node.target):
+        return False
+    lists = any(isinstance(a, list | tuple) for a in node.args[:1])
+    return lists or functional_twin(node.target) is None  # type: ignore[arg-type]
 
 
 def _is_view(node: Node) -> bool:

@@ -19,6 +19,7 @@ from tpu_export.converters.stablehlo.ops import dropout as dropout
 from tpu_export.converters.stablehlo.ops import embedding as embedding
 from tpu_export.converters.stablehlo.ops import experts as experts
 from tpu_export.converters.stablehlo.ops import folding as folding
+from tpu_export.converters.stablehlo.ops import foreach as foreach
 from tpu_export.converters.stablehlo.ops import gradients as gradients
 from tpu_export.converters.stablehlo.ops import indexing as indexing
 from tpu_export.converters.stablehlo.ops import linear as linear
