@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from jax import Array, lax
 
+from tpu_export.converters.stablehlo.context import current
 from tpu_export.converters.stablehlo.operands import Number, Operand, axis, cast
+from tpu_export.converters.stablehlo.ops import scatter_free
 from tpu_export.converters.stablehlo.ops.indexing import (
     concrete,
     mesh,
@@ -40,6 +42,8 @@ _METHODS = {
 
 
 def _write(x: Array, where: Any, values: Array, method: str = "set") -> Array:
+    if current().target == "litert":
+        return scatter_free.write_at(x, where, values.astype(x.dtype), method)
     if x.dtype == bool and method == "add":
         return _write(x.astype(jnp.int32), where, values, method) != 0
     written: Array = getattr(x.at[where], method)(values.astype(x.dtype), **_OPTIONS)
@@ -59,6 +63,8 @@ def _scatter(
         values = values[tuple(slice(0, s) for s in index.shape)]
     else:
         values = jnp.broadcast_to(values, index.shape)
+    if current().target == "litert":
+        return scatter_free.write_along(x, dim, index, values, method)
     return _write(x, mesh(index, dim, x.shape), values, method)
 
 
@@ -218,7 +224,7 @@ def put(x: Array, index: Array, source: Array, accumulate: bool = False) -> Arra
     flat = x.reshape(-1)
     where = wrapped(index, flat.shape[0]).reshape(-1)
     method = "add" if accumulate else "set"
-    return _write(flat, where, source.reshape(-1), method).reshape(x.shape)
+    return _write(flat, (where,), source.reshape(-1), method).reshape(x.shape)
 
 
 @lowers(aten.select_scatter.default)
@@ -249,7 +255,7 @@ def slice_scatter(
         return lax.dynamic_update_slice_in_dim(x, src, start, dim)
     first, last = bounds(x.shape[dim], start, end)
     if step != 1:
-        return x.at[(slice(None),) * dim + (slice(first, last, step),)].set(src)
+        return _write(x, (slice(None),) * dim + (slice(first, last, step),), src)
     shape = (*x.shape[:dim], last - first, *x.shape[dim + 1 :])
     src = jnp.broadcast_to(src, shape)
     if isinstance(first, int) and first == 0 and last == x.shape[dim]:
@@ -263,7 +269,7 @@ def diagonal_scatter(
 ) -> Array:
     y = jnp.moveaxis(x, (dim1, dim2), (-2, -1))
     row = lax.iota(jnp.int32, src.shape[-1]) + max(-offset, 0)
-    y = y.at[..., row, row + offset].set(src.astype(x.dtype))
+    y = _write(y, (..., row, row + offset), src)
     return jnp.moveaxis(y, (-2, -1), (dim1, dim2))
 
 
@@ -276,4 +282,4 @@ def as_strided_scatter(
     storage_offset: int | None = None,
 ) -> Array:
     where = strided_places(size, stride, storage_offset or 0)
-    return x.reshape(-1).at[where].set(src.astype(x.dtype)).reshape(x.shape)
+    return _write(x.reshape(-1), (where,), src).reshape(x.shape)
