@@ -160,12 +160,17 @@ def matrix_power(x: Array, n: int) -> Array:
     return jnp.asarray(jnp.linalg.matrix_power(x, n))
 
 
-@lowers(aten.cross.default, aten.linalg_cross.default)
-def cross(x: Array, other: Array, dim: int | None = -1) -> Array:
-    if dim is None:
-        dim = next(d for d, size in enumerate(x.shape) if size == 3)
+@lowers(aten.linalg_cross.default)
+def linalg_cross(x: Array, other: Array, *, dim: int = -1) -> Array:
     x, other = jnp.broadcast_arrays(x, other)
     return jnp.cross(x, other, axis=dim)
+
+
+@lowers(aten.cross.default)
+def cross(x: Array, other: Array, dim: int | None = None) -> Array:
+    if dim is None:
+        dim = next(d for d, size in enumerate(x.shape) if size == 3)
+    return linalg_cross(x, other, dim=dim)
 
 
 @lowers(aten.trace.default)
