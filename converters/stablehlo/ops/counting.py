@@ -17,6 +17,8 @@ aten = torch.ops.aten
 
 @lowers(aten.histc.default)
 def histc(x: Array, bins: int = 100, min: Number = 0, max: Number = 0) -> Array:
+    if x.size == 0:
+        return jnp.zeros(bins, x.dtype)
     low, high = jnp.asarray(min, x.dtype), jnp.asarray(max, x.dtype)
     if min == max:
         low, high = jnp.min(x), jnp.max(x)
@@ -36,7 +38,7 @@ def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Arra
             "bincount has a length that depends on the data",
             hint="sum a comparison with torch.arange(bins) instead",
         )
-    length = max(int(known.max(initial=-1)) + 1, minlength)
+    length = max(int(known.max(initial=0)) + 1 if known.size else 0, minlength)
     dtype = jnp.int64 if weights is None else weights.dtype
     values = jnp.ones(x.shape, dtype) if weights is None else weights
     return jnp.zeros(length, dtype).at[x].add(values)
