@@ -40,8 +40,8 @@ def _threaded(op: Callable[[Key], tuple[Key, Results]]) -> Results:
         jax.eval_shape(lambda: op(()))
     if not trial.drew:
         return op(())[1]
-    context.key, results = op(context.state())
-    context.drew = True
+    key, results = op(context.state())
+    context.key, context.drew = jnp.asarray(key), True
     return results
 
 
