@@ -33,6 +33,10 @@ class SharedStorageError(TpuExportError):
     code = "TPX-0206"
 
 
+# The dtypes of Python numbers among the outputs, as the signature has them.
+NUMBERS = {torch.SymInt: "int64", torch.SymFloat: "float64", torch.SymBool: "bool"}
+
+
 @dataclass(frozen=True)
 class Bindings:
     """The graph's inputs and outputs in the order of the calling convention.
@@ -87,10 +91,16 @@ class Bindings:
         def final(node: Any) -> Any:
             if not isinstance(node, Node):
                 return jnp.asarray(node)
-            return jnp.asarray(values[self.same.get(node, node)])
+            value = jnp.asarray(values[self.same.get(node, node)])
+            number = NUMBERS.get(type(node.meta.get("val")))  # such as of item()
+            return value if number is None else value.astype(number)
 
-        wanted = (*self._outputs, *self._new_state, *self._new_inputs)
-        return tuple(map(final, wanted))
+        slots = zip(self._new_state, self.state.values(), strict=True)
+        return (
+            *map(final, self._outputs),
+            *(final(node).astype(DTYPES[old.dtype]) for node, old in slots),
+            *map(final, self._new_inputs),
+        )
 
 
 def bind(program: ExportedProgram, signature: Signature) -> Bindings:

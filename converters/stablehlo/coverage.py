@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
@@ -22,6 +23,9 @@ from tpu_export.runtime.errors import TpuExportError
 
 Status = Literal["rule", "decomposed", "unsupported"]
 _PLACES_SHOWN = 3
+aten = torch.ops.aten
+# They give a tensor another size in place: every node that names it would change.
+_NEVER = frozenset({aten.resize_.default, aten.resize_as_.default})
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,8 @@ def _calls(module: GraphModule) -> Iterator[Node]:
 def _status(
     interpreter: Interpreter, nodes: list[Node]
 ) -> tuple[Status, tuple[str, ...]]:
+    if nodes[0].target in _NEVER:
+        return "unsupported", ()
     if interpreter.rule(nodes[0].target) is not None:
         return "rule", ()
     missing: Counter[str] = Counter()

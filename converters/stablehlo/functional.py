@@ -18,10 +18,12 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
+from tpu_export.converters.stablehlo.hidden_writes import announce
+
 aten = torch.ops.aten
 # In eval mode they return their input without saying so in the schema.
 _MAY_ALIAS = frozenset({aten.dropout.default, aten.feature_dropout.default})
-_TRAINING: dict[Any, int] = {aten.batch_norm.default: 5, aten.instance_norm.default: 5}
+_TRAINING: dict[Any, int] = {aten.batch_norm.default: 5}
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Functional:
 
 def functionalize(program: ExportedProgram) -> Functional:
     """Return the program with its mutations explicit."""
+    program = announce(program)
     kinds = {spec.kind.name for spec in program.graph_signature.output_specs}
     if kinds <= {"USER_OUTPUT"}:
         inner = _writes_in_subgraphs(program.graph_module)

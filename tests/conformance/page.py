@@ -27,7 +27,8 @@ lowered, written as a `.tpuexe`, loaded, run on the CPU and compared with torch 
 * Percentages are of the entries that torch.export takes; the others have no say.
 
 An element is right when it is within tolerance of eager (float32: 1e-4 relative plus 2e-5), or
-when it is about as near to the result in float64 as eager itself is. Integers and booleans are exact.
+when it is about as near to the result in float64 as eager itself is. Integers and booleans
+are exact.
 Measured with torch {torch}, jax {jax}.
 """
 PEERS = """\
@@ -108,7 +109,10 @@ def core_table(results: list[Entry]) -> str:
         )
         lines.append([f"`{op}`", rule, str(seen.get(str(op), 0))])
     count = sum(line[1] in ("rule", "decomposed") for line in lines)
-    head = f"## Core ATen: {count} of {len(lines)}\n\nThe last column counts passing entries above whose exported graph holds the op.\n\n"
+    head = (
+        f"## Core ATen: {count} of {len(lines)}\n\nThe last column counts passing entries "
+        "above whose exported graph holds the op.\n\n"
+    )
     return head + rows(["overload", "lowered by", "passing entries"], lines)
 
 
@@ -127,7 +131,7 @@ def failures(results: list[Entry]) -> str:
 
 
 def matrix(suite: str, results: list[Entry]) -> str:
-    """Return verdicts by entry and dtype: ✓ pass, ✗ wrong, r refused, f failed, – not exportable."""
+    """Return verdicts by entry and dtype: a letter or a sign each."""
     marks = {"pass": "✓", "wrong": "✗", "refused": "r", "failed": "f", "crashed": "c",
              "not exportable": "–", "no sample": "·"}  # fmt: skip
     found: dict[str, dict[str, str]] = {}
@@ -146,7 +150,10 @@ def page() -> str:
     results = list(load_results().values())
     ops = [e for e in results if e["suite"] == "op" and e["dtype"] == "float32"]
     counts = totals(ops)
-    legend = "✓ pass, ✗ wrong, r refused, f failed, – torch.export refuses, · no sample, blank: not a dtype of the entry.\n"
+    legend = (
+        "✓ pass, ✗ wrong, r refused, f failed, – torch.export refuses, · no sample, "
+        "blank: not a dtype of the entry.\n"
+    )
     return "\n".join([
         INTRODUCTION.format(torch=version("torch"), jax=version("jax")),
         "## op_db\n", total_table("op", results),

@@ -104,15 +104,6 @@ def module_samples(
             yield module, tuple(call.args), dict(call.kwargs)
 
 
-def _eigenvalues(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Eigenvalues in one order; vectors up to their phase are checked by A v = v w."""
-    values, vectors, matrix = outputs
-    order = torch.argsort(values.real * 1e3 + values.imag, dim=-1, stable=True)
-    left = matrix.to(vectors.dtype) @ vectors
-    right = vectors * values.unsqueeze(-2).to(vectors.dtype)
-    return [torch.take_along_dim(values, order, -1), left - right]
-
-
 def _svd(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     u, s, vh, matrix = outputs
     k = s.shape[-1]
@@ -130,9 +121,37 @@ def _eigh(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [values, (vectors * values.unsqueeze(-2).to(vectors.dtype)) @ vectors.mH]
 
 
+def _selected(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Of equal values any place is right: compare values, and what stands at the places."""
+    values, places, x, *_ = outputs
+    for dim in range(x.dim()):
+        fits = all(
+            places.dim() == x.dim() and (d == dim or places.shape[d] <= x.shape[d])
+            for d in range(x.dim())
+        )
+        if fits and bool((places < x.shape[dim]).all()):
+            found = torch.gather(x, dim, places)
+            if torch.equal(found, values):
+                return [values, found]
+    return [values, values] if places.dim() != x.dim() else [values]
+
+
+def _ordered(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Of equal values any order is right unless it must be stable: compare the values."""
+    places, x, *_ = outputs
+    orders = (torch.sort(x, dim, d)[0] for dim in range(x.dim()) for d in (False, True))
+    for dim, values in zip((d // 2 for d in range(2 * x.dim())), orders, strict=True):
+        if torch.equal(torch.gather(x, dim, places), values):
+            return [values]
+    return [places]
+
+
 # Entries whose results are right in several ways -> what of them is unique.
 CANONICAL: dict[str, Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]] = {
-    "linalg.eig": _eigenvalues,
+    "kthvalue": _selected,
+    "sort": _selected,
+    "argsort": _ordered,
+    "topk": _selected,
     "linalg.svd": _svd,
     "svd": _old_svd,
     "linalg.eigh": _eigh,

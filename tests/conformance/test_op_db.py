@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import pytest
+
 from conformance.sweep import load_results, verdict
 from conformance.worker import run_entry
 

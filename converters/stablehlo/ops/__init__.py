@@ -20,15 +20,20 @@ from tpu_export.converters.stablehlo.ops import embedding as embedding
 from tpu_export.converters.stablehlo.ops import experts as experts
 from tpu_export.converters.stablehlo.ops import folding as folding
 from tpu_export.converters.stablehlo.ops import foreach as foreach
+from tpu_export.converters.stablehlo.ops import (
+    fractional_pooling as fractional_pooling,
+)
 from tpu_export.converters.stablehlo.ops import gradients as gradients
 from tpu_export.converters.stablehlo.ops import indexing as indexing
 from tpu_export.converters.stablehlo.ops import linear as linear
 from tpu_export.converters.stablehlo.ops import linear_algebra as linear_algebra
 from tpu_export.converters.stablehlo.ops import loss as loss
+from tpu_export.converters.stablehlo.ops import masked_indexing as masked_indexing
 from tpu_export.converters.stablehlo.ops import matrix_factors as matrix_factors
 from tpu_export.converters.stablehlo.ops import normalization as normalization
 from tpu_export.converters.stablehlo.ops import norms as norms
 from tpu_export.converters.stablehlo.ops import padding as padding
+from tpu_export.converters.stablehlo.ops import polynomials as polynomials
 from tpu_export.converters.stablehlo.ops import pooling as pooling
 from tpu_export.converters.stablehlo.ops import quantized as quantized
 from tpu_export.converters.stablehlo.ops import random as random
@@ -37,6 +42,7 @@ from tpu_export.converters.stablehlo.ops import reduction as reduction
 from tpu_export.converters.stablehlo.ops import resize as resize
 from tpu_export.converters.stablehlo.ops import sampling as sampling
 from tpu_export.converters.stablehlo.ops import scattering as scattering
+from tpu_export.converters.stablehlo.ops import segments as segments
 from tpu_export.converters.stablehlo.ops import selection as selection
 from tpu_export.converters.stablehlo.ops import shape as shape
 from tpu_export.converters.stablehlo.ops import shuffling as shuffling

@@ -200,13 +200,23 @@ def _logaddexp2(x: Array, y: Array) -> Array:
     return jnp.logaddexp2(x, y)
 
 
+def logaddexp(x: Array, y: Array) -> Array:
+    """Return log(exp(x) + exp(y)), also of complex numbers."""
+    if not jnp.iscomplexobj(x):
+        return jnp.logaddexp(x, y)
+    # torch leaves the imaginary part where it is; JAX wraps it into (-pi, pi].
+    first = jnp.real(x) >= jnp.real(y)
+    high, low = jnp.where(first, x, y), jnp.where(first, y, x)
+    return high + jnp.log1p(jnp.exp(low - high))
+
+
 _FLOAT: dict[Any, Callable[[Array, Array], Array]] = {
     aten.atan2.default: jnp.arctan2,
     aten.arctan2.default: jnp.arctan2,
     aten.hypot.default: jnp.hypot,
     aten.copysign.Tensor: jnp.copysign,
     aten.copysign.Scalar: jnp.copysign,
-    aten.logaddexp.default: jnp.logaddexp,
+    aten.logaddexp.default: logaddexp,
     aten.logaddexp2.default: _logaddexp2,
     aten.ldexp.Tensor: lambda x, y: x * jnp.exp2(y),
 }
@@ -238,7 +248,6 @@ _POWERS: dict[float, Callable[[Array], Array]] = {
     aten.pow.Tensor_Tensor,
     aten.pow.Tensor_Scalar,
     aten.pow.Scalar,
-    aten.float_power.Tensor_Tensor,
 )
 def power(x: Operand, y: Operand) -> Array:
     dtype = result_type(x, y)
@@ -260,7 +269,11 @@ def _inverse_power(x: Array, y: Array) -> Array:
     return value.astype(x.dtype)
 
 
-@lowers(aten.float_power.Tensor_Scalar, aten.float_power.Scalar)
+@lowers(
+    aten.float_power.Tensor_Tensor,
+    aten.float_power.Tensor_Scalar,
+    aten.float_power.Scalar,
+)
 def float_power(x: Operand, y: Operand) -> Array:
     wide = np.dtype(np.complex128 if _any_complex(x, y) else np.float64)
     return jnp.power(cast(x, wide), cast(y, wide))

@@ -92,7 +92,12 @@ def view_dtype(x: Array, dtype: torch.dtype) -> Array:
     return y
 
 
-@lowers(aten.conj.default, aten._conj.default, aten.conj_physical.default)
+@lowers(
+    aten.conj.default,
+    aten._conj.default,
+    aten.conj_physical.default,
+    aten._conj_physical.default,
+)
 def conj(x: Array) -> Array:
     return jnp.conj(x)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 import numpy as np
 import torch
@@ -42,3 +45,104 @@ def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Arra
     dtype = jnp.int64 if weights is None else weights.dtype
     values = jnp.ones(x.shape, dtype) if weights is None else weights
     return jnp.zeros(length, dtype).at[x].add(values)
+
+
+def _edges(x: Array, bins: int, limits: Sequence[float] | None) -> Array:
+    """Return bins + 1 edges of one column, from its extremes unless limits are given."""
+    if limits is not None and limits[0] != limits[1]:
+        return jnp.linspace(*limits, bins + 1, dtype=x.dtype)
+    if not x.size:
+        return jnp.linspace(0, 1, bins + 1, dtype=x.dtype)
+    low, high = jnp.min(x), jnp.max(x)
+    if limits is not None:
+        low = high = jnp.asarray(limits[0], x.dtype)
+    flat = low == high
+    low, high = jnp.where(flat, low - 0.5, low), jnp.where(flat, high + 0.5, high)
+    return jnp.linspace(low, high, bins + 1, dtype=x.dtype)
+
+
+def _histogram(
+    rows: Array, edges: Sequence[Array], weight: Array | None, density: bool
+) -> Array:
+    """Count rows [n, d] into bins of d sorted sequences of edges."""
+    counts = [edge.shape[0] - 1 for edge in edges]
+    place = jnp.zeros(rows.shape[0], jnp.int32)
+    inside = jnp.ones(rows.shape[0], bool)
+    for d, (edge, count) in enumerate(zip(edges, counts, strict=True)):
+        x = rows[:, d]
+        at = jnp.searchsorted(edge, x, side="right").astype(jnp.int32) - 1
+        at = jnp.where(x == edge[-1], count - 1, at)  # the last bin is closed
+        inside &= (x >= edge[0]) & (x <= edge[-1])
+        place = place * count + jnp.clip(at, 0, count - 1)
+    values = (
+        jnp.ones(rows.shape[0], rows.dtype) if weight is None else weight.reshape(-1)
+    )
+    values = jnp.where(inside, values, 0).astype(rows.dtype)
+    flat = jnp.zeros(math.prod(counts), rows.dtype).at[place].add(values)
+    found = flat.reshape(counts)
+    if density:
+        found = found / jnp.sum(found)
+        for d, edge in enumerate(edges):
+            shape = [-1 if a == d else 1 for a in range(len(edges))]
+            found = found / jnp.diff(edge).reshape(shape)
+    return found
+
+
+@lowers(aten.histogram.bin_ct)
+def histogram(
+    x: Array,
+    bins: int = 100,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Array | None = None,
+    density: bool = False,
+) -> tuple[Array, Array]:
+    edges = _edges(x, bins, range)
+    return _histogram(x.reshape(-1, 1), [edges], weight, density), edges
+
+
+@lowers(aten.histogram.bins_tensor)
+def histogram_of_edges(
+    x: Array, bins: Array, *, weight: Array | None = None, density: bool = False
+) -> tuple[Array, Array]:
+    return _histogram(x.reshape(-1, 1), [bins], weight, density), bins
+
+
+@lowers(aten._histogramdd_bin_edges.default)
+def histogramdd_bin_edges(
+    x: Array,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Array | None = None,
+    density: bool = False,
+) -> tuple[Array, ...]:
+    rows = x.reshape(-1, x.shape[-1])
+    limits = [
+        None if range is None else range[2 * d : 2 * d + 2] for d, _ in enumerate(bins)
+    ]
+    return tuple(_edges(rows[:, d], n, limits[d]) for d, n in enumerate(bins))
+
+
+@lowers(aten._histogramdd_from_bin_tensors.default)
+def histogramdd_from_bin_tensors(
+    x: Array,
+    bins: Sequence[Array],
+    *,
+    weight: Array | None = None,
+    density: bool = False,
+) -> Array:
+    return _histogram(x.reshape(-1, x.shape[-1]), bins, weight, density)
+
+
+@lowers(aten._histogramdd_from_bin_cts.default)
+def histogramdd_from_bin_cts(
+    x: Array,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Array | None = None,
+    density: bool = False,
+) -> Array:
+    edges = histogramdd_bin_edges(x, bins, range=range)
+    return histogramdd_from_bin_tensors(x, edges, weight=weight, density=density)

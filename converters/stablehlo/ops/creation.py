@@ -86,9 +86,12 @@ def _filled(value: int) -> Callable[..., Array]:
     return rule
 
 
-lowers(aten.zeros.default, aten.empty.memory_format, aten.empty_strided.default)(
-    _filled(0)
-)
+lowers(
+    aten.zeros.default,
+    aten.empty.memory_format,
+    aten.empty_strided.default,
+    aten.empty_permuted.default,
+)(_filled(0))
 lowers(aten.ones.default)(_filled(1))
 
 

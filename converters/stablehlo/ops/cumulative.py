@@ -10,7 +10,14 @@ import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.operands import axis, cast, promote, widen
+from tpu_export.converters.stablehlo.operands import (
+    axis,
+    cast,
+    floating,
+    promote,
+    widen,
+)
+from tpu_export.converters.stablehlo.ops.binary import logaddexp
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -40,6 +47,9 @@ def cumprod(x: Array, dim: int, *, dtype: torch.dtype | None = None) -> Array:
 
 @lowers(aten.logcumsumexp.default, aten._logcumsumexp.default)
 def logcumsumexp(x: Array, dim: int) -> Array:
+    if jnp.iscomplexobj(x):  # lax wraps the imaginary part, torch does not
+        axis_ = axis(dim, x.ndim)
+        return lax.associative_scan(logaddexp, x, axis=axis_) if x.ndim else x
     return _running(lax.cumlogsumexp, x, dim, None)
 
 
@@ -87,11 +97,13 @@ def diff(
 
 @lowers(aten.trapezoid.dx, aten.trapz.dx)
 def trapezoid(y: Array, *, dx: float = 1, dim: int = -1) -> Array:
+    (y,) = floating(y)
     area = jax.scipy.integrate.trapezoid(y, dx=dx, axis=dim)
     return jnp.asarray(area, y.dtype)
 
 
 @lowers(aten.trapezoid.x, aten.trapz.x)
 def trapezoid_x(y: Array, x: Array, *, dim: int = -1) -> Array:
+    y, x = floating(y, x)
     area = jax.scipy.integrate.trapezoid(y, x, axis=dim)
     return jnp.asarray(area, y.dtype)

@@ -49,7 +49,7 @@ def pairwise_distance(
     x: Array, y: Array, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Array:
     x, y = floating(x, y)
-    distance = _norm(widen(x) - widen(y) + eps, p).astype(x.dtype)
+    distance = _norm(widen(x) - widen(y) + eps, p).astype(jnp.real(x).dtype)
     return distance[..., None] if keepdim else distance
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
+from tpu_export.converters.stablehlo.operands import widen
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -44,6 +45,14 @@ def solve_ex(
     a: Array, b: Array, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Array, Array]:
     return solve(a, b, left=left), jnp.zeros(a.shape[:-2], jnp.int32)
+
+
+@lowers(aten._linalg_solve_ex.default)
+def solve_with_factors(
+    a: Array, b: Array, *, left: bool = True, check_errors: bool = False
+) -> tuple[Array, Array, Array, Array]:
+    lu, pivots, info = lu_factor_ex(a)
+    return solve(a, b, left=left), lu, pivots, info
 
 
 @lowers(aten.cholesky.default, aten.linalg_cholesky.default)
@@ -101,8 +110,17 @@ def svdvals(x: Array, *, driver: str | None = None) -> Array:
 
 @lowers(aten.linalg_eigh.default)
 def eigh(x: Array, UPLO: str = "L") -> tuple[Array, Array]:  # noqa: N803
-    values, vectors = jnp.linalg.eigh(x, UPLO)
+    values, vectors = jnp.linalg.eigh(
+        _hermitian(x, UPLO == "U"), symmetrize_input=False
+    )
     return values, vectors
+
+
+def _hermitian(x: Array, upper: bool) -> Array:
+    """Return the matrix of one triangle: torch reads no more of it."""
+    triangle = jnp.triu(x) if upper else jnp.tril(x)
+    strict = jnp.triu(x, 1) if upper else jnp.tril(x, -1)
+    return triangle + _transposed(strict)
 
 
 @lowers(aten._linalg_eigh.default)
@@ -134,6 +152,8 @@ def slogdet(x: Array) -> tuple[Array, Array]:
 @lowers(aten.logdet.default)
 def logdet(x: Array) -> Array:
     sign, size = jnp.linalg.slogdet(x)
+    if jnp.iscomplexobj(x):
+        return jnp.log(sign) + size
     return jnp.where(sign == -1, jnp.nan, size)
 
 
@@ -145,14 +165,60 @@ def lu_factor_ex(
     return lu, pivots.astype(jnp.int32) + 1, jnp.zeros(x.shape[:-2], jnp.int32)
 
 
+@lowers(aten._linalg_check_errors.default)
+def check_errors(info: Array, api_name: str, *, is_matrix: bool) -> tuple[()]:
+    """Nothing to raise from a compiled program: singular input gives NaN or infinity."""
+    return ()
+
+
+@lowers(aten.linalg_lu_factor.default)
+def lu_factor(x: Array, *, pivot: bool = True) -> tuple[Array, Array]:
+    return lu_factor_ex(x, pivot=pivot)[:2]
+
+
+@lowers(aten.linalg_pinv.atol_rtol_tensor, aten.linalg_pinv.atol_rtol_float)
+def pinv_within(
+    x: Array,
+    *,
+    atol: Array | float | None = None,
+    rtol: Array | float | None = None,
+    hermitian: bool = False,
+) -> Array:
+    """Pseudo-inverse without singular values up to max(atol, rtol * the largest)."""
+    real = jnp.real(x).dtype
+    if 0 in x.shape:
+        return jnp.swapaxes(jnp.zeros_like(x), -1, -2)
+    if rtol is None:
+        known = isinstance(atol, int | float)
+        rtol = 0.0 if known and atol else max(x.shape[-2:]) * jnp.finfo(real).eps
+        if atol is not None and not known:
+            rtol = jnp.where(jnp.asarray(atol) > 0, 0.0, rtol)
+    atol, rtol = (
+        jnp.asarray(atol or 0.0 if not isinstance(atol, Array) else atol, real),
+        jnp.asarray(rtol, real),
+    )
+    if hermitian:
+        values, vectors = eigh(x)
+        sizes, left, right = jnp.abs(values), vectors, _transposed(vectors)
+    else:
+        left, values, right = jnp.linalg.svd(x, full_matrices=False)
+        sizes = values
+    cut = jnp.maximum(
+        atol[..., None], rtol[..., None] * jnp.max(sizes, -1, keepdims=True)
+    )
+    inverse = jnp.where(sizes > cut, 1 / values, 0)
+    scaled = _transposed(right) * inverse[..., None, :].astype(x.dtype)
+    return jnp.matmul(scaled, _transposed(left), precision="highest")
+
+
 @lowers(aten.linalg_pinv.default, aten.pinverse.default)
 def pinv(x: Array, rcond: float = 1e-15, hermitian: bool = False) -> Array:
-    return jnp.linalg.pinv(x, rtol=rcond, hermitian=hermitian)
+    return pinv_within(x, rtol=rcond, hermitian=hermitian)
 
 
 @lowers(aten.linalg_matrix_exp.default, aten.matrix_exp.default)
 def matrix_exp(x: Array) -> Array:
-    return jnp.asarray(jax.scipy.linalg.expm(x))
+    return jnp.asarray(jax.scipy.linalg.expm(widen(x))).astype(x.dtype)
 
 
 @lowers(aten.matrix_power.default, aten.linalg_matrix_power.default)

@@ -9,11 +9,12 @@ import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.operands import promote, widen
-from tpu_export.converters.stablehlo.registry import lowers
+from tpu_export.converters.stablehlo.registry import lowers, lowers_named
 
 aten = torch.ops.aten
 
 NONE, MEAN, SUM = range(3)
+_REDUCTIONS = {"none": NONE, "mean": MEAN, "sum": SUM}
 
 
 def _reduced(loss: Array, reduction: int) -> Array:
@@ -26,7 +27,8 @@ def _elementwise(
     x: Array, target: Array, reduction: int, loss: Callable[[Array, Array], Array]
 ) -> Array:
     x, target = promote(x, target)
-    return _reduced(loss(widen(x), widen(target)), reduction).astype(x.dtype)
+    value = _reduced(loss(widen(x), widen(target)), reduction)
+    return value if jnp.iscomplexobj(x) else value.astype(x.dtype)  # |x| is real
 
 
 @lowers(aten.mse_loss.default)
@@ -204,3 +206,38 @@ def _soft_cross_entropy(
     target = target * (1 - label_smoothing) + label_smoothing / logp.shape[dim]
     losses = -jnp.sum(_class_weighted(logp, weight) * target, axis=dim)
     return _reduced(losses, reduction)
+
+
+@lowers_named("torch_nn::_linear_cross_entropy_batch_chunked")
+def linear_cross_entropy(
+    x: Array,
+    linear_weight: Array,
+    target: Array,
+    linear_bias: Array | None,
+    weight: Array | None,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+    *_: object,
+) -> tuple[Array, None, None, None]:
+    """F.linear_cross_entropy; the gradients that torch computes with it are no results here."""
+    logits = jnp.matmul(widen(x), widen(linear_weight).T, precision="highest")
+    if linear_bias is not None:
+        logits = logits + widen(linear_bias)
+    options = (_REDUCTIONS[reduction], ignore_index, label_smoothing)
+    loss = cross_entropy_loss(logits, target, weight, *options)
+    return loss.astype(x.dtype), None, None, None
+
+
+@lowers_named("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction")
+def linear_cross_entropy_each(
+    x: Array,
+    linear_weight: Array,
+    target: Array,
+    linear_bias: Array | None,
+    weight: Array | None,
+    ignore_index: int,
+    *_: object,
+) -> Array:
+    args = (x, linear_weight, target, linear_bias, weight)
+    return linear_cross_entropy(*args, "none", ignore_index, 0.0)[0]

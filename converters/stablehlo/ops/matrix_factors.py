@@ -7,6 +7,7 @@ import torch
 from jax import Array, lax
 from jax._src.lax.linalg import geqrf as packed_qr  # not exported; qr() drops the taus
 
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.ops.linear_algebra import (
     cholesky_solve,
     solve_triangular,
@@ -118,20 +119,11 @@ def ormqr(
     return jnp.matmul(other, q, precision=highest)
 
 
-def _complex(x: Array) -> Array:
-    wide = x.dtype in (jnp.float64, jnp.complex128)
-    return x.astype(jnp.complex128 if wide else jnp.complex64)
-
-
-@lowers(aten.linalg_eig.default)
-def eig(x: Array) -> tuple[Array, Array]:
-    values, vectors = lax.linalg.eig(x, compute_left_eigenvectors=False)
-    return _complex(values), _complex(vectors)
-
-
-@lowers(aten.linalg_eigvals.default, aten._linalg_eigvals.default)
-def eigvals(x: Array) -> Array:
-    found = lax.linalg.eig(
-        x, compute_left_eigenvectors=False, compute_right_eigenvectors=False
+@lowers(
+    aten.linalg_eig.default, aten.linalg_eigvals.default, aten._linalg_eigvals.default
+)
+def eig(x: Array) -> Array:
+    raise UnsupportedOptionError(
+        "XLA has no eigenvalues of general matrices on TPU",
+        hint="use torch.linalg.eigh when the matrix is symmetric or Hermitian",
     )
-    return _complex(found[0])

@@ -161,6 +161,9 @@ def index_reduce(
     *,
     include_self: bool = True,
 ) -> Array:
+    if not x.ndim:
+        args = (index.reshape(-1), source.reshape(-1), reduce)
+        return index_reduce(x[None], 0, *args, include_self=include_self)[0]
     dim = axis(dim, x.ndim)
     shape = [-1 if d == dim else 1 for d in range(x.ndim)]
     wide = jnp.broadcast_to(wrapped(index, x.shape[dim]).reshape(shape), source.shape)

@@ -1,0 +1,78 @@
+"""Writes that an op's schema hides: training norms update running statistics unannounced."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Graph, Node
+
+aten = torch.ops.aten
+RUNNING_MEAN, RUNNING_VAR, TRAINING, MOMENTUM = 3, 4, 5, 6
+
+
+def announce(program: ExportedProgram) -> ExportedProgram:
+    """Return the program with such writes as ops that say so, which torch functionalizes.
+
+    torch.export keeps aten.instance_norm and aten.native_batch_norm as they are called, and
+    its own decomposition then loses what they write.
+    """
+    if not any(map(_hides, program.graph.nodes)):
+        return program
+    module = copy.copy(program.graph_module)
+    module.graph = copy.deepcopy(program.graph)
+    for node in list(module.graph.nodes):
+        if _hides(node):
+            _say(module.graph, node)
+    module.recompile()
+    return program._update(module, copy.deepcopy(program.graph_signature))
+
+
+def _hides(node: Node) -> bool:
+    return (
+        node.target in (aten.instance_norm.default, aten.native_batch_norm.default)
+        and isinstance(node.args[RUNNING_MEAN], Node)
+        and bool(node.args[TRAINING])
+    )
+
+
+def _say(graph: Graph, node: Node) -> None:
+    if node.target is aten.native_batch_norm.default:
+        node.target = aten._native_batch_norm_legit.default
+        return
+    x, momentum = node.args[0], node.args[MOMENTUM]
+    running = node.args[RUNNING_MEAN], node.args[RUNNING_VAR]
+    assert isinstance(x, Node)
+    assert isinstance(momentum, float)
+    writer = _Writer(graph, node)
+    spatial = list(range(2, x.meta["val"].dim()))
+    for old, statistic in zip(
+        running, (aten.mean.dim, aten.var.correction), strict=True
+    ):
+        each = writer.call(
+            statistic, x, spatial
+        )  # of every sample: the variance unbiased
+        mean = writer.call(aten.mean.dim, each, [0])
+        kept = writer.call(aten.mul.Tensor, old, 1 - momentum)
+        taken = writer.call(aten.mul.Tensor, mean, momentum)
+        writer.call(aten.copy_.default, old, writer.call(aten.add.Tensor, kept, taken))
+    node.args = (*node.args[:RUNNING_MEAN], None, None, *node.args[TRAINING:])
+
+
+class _Writer:
+    """Puts calls after a node, one after the other, with their fake results."""
+
+    def __init__(self, graph: Graph, after: Node) -> None:
+        self._graph = graph
+        self._last = after
+
+    def call(self, op: Any, *args: Any) -> Node:
+        with self._graph.inserting_after(self._last):
+            node = self._graph.call_function(op, args)
+        values = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
+        node.meta = {k: v for k, v in self._last.meta.items() if k != "val"}
+        node.meta["val"] = values[0] if op is aten.copy_.default else op(*values)
+        self._last = node
+        return node
