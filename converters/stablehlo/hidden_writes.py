@@ -23,6 +23,8 @@ def announce(program: ExportedProgram) -> ExportedProgram:
         return program
     module = copy.copy(program.graph_module)
     module.graph = copy.deepcopy(program.graph)
+    for old, new in zip(program.graph.nodes, module.graph.nodes, strict=True):
+        new.name = old.name  # the signature goes by names, and the copy changed "input"
     for node in list(module.graph.nodes):
         if _hides(node):
             _say(module.graph, node)

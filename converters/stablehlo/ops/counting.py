@@ -50,7 +50,7 @@ def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Arra
 def _edges(x: Array, bins: int, limits: Sequence[float] | None) -> Array:
     """Return bins + 1 edges of one column, from its extremes unless limits are given."""
     if limits is not None and limits[0] != limits[1]:
-        return jnp.linspace(*limits, bins + 1, dtype=x.dtype)
+        return jnp.linspace(limits[0], limits[1], bins + 1, dtype=x.dtype)
     if not x.size:
         return jnp.linspace(0, 1, bins + 1, dtype=x.dtype)
     low, high = jnp.min(x), jnp.max(x)

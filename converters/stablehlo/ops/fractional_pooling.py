@@ -43,8 +43,8 @@ def _pool(
     for offset in itertools.product(*map(range, kernel)):
         at = jnp.zeros((*lead, *[1] * n), jnp.int32)
         for d in range(n):
-            shape = [*lead, *(output[d] if a == d else 1 for a in range(n))]
-            at = at * size[d] + (places[d] + offset[d]).reshape(shape)
+            spread = [output[d] if a == d else 1 for a in range(n)]
+            at = at * size[d] + (places[d] + offset[d]).reshape(*lead, *spread)
         at = at.reshape(*lead, -1)
         value = jnp.take_along_axis(flat, at, -1)
         if best is None or index is None:

@@ -58,11 +58,11 @@ def convolution_backward(
 def avg_pool2d_backward(grad: Array, x: Array, *window: Any) -> Array:
     pool = _forward(aten.avg_pool2d.default)
     _, transpose = jax.vjp(lambda x: pool(x, *window), x)
-    return transpose(grad)[0]
+    return jnp.asarray(transpose(grad)[0])
 
 
 @lowers(aten._adaptive_avg_pool2d_backward.default)
 def adaptive_avg_pool2d_backward(grad: Array, x: Array) -> Array:
     pool = _forward(aten._adaptive_avg_pool2d.default)
     _, transpose = jax.vjp(lambda x: pool(x, grad.shape[-2:]), x)
-    return transpose(grad)[0]
+    return jnp.asarray(transpose(grad)[0])

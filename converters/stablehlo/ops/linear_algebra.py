@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import torch
 from jax import Array, lax
 
@@ -185,18 +186,14 @@ def pinv_within(
     hermitian: bool = False,
 ) -> Array:
     """Pseudo-inverse without singular values up to max(atol, rtol * the largest)."""
-    real = jnp.real(x).dtype
     if 0 in x.shape:
         return jnp.swapaxes(jnp.zeros_like(x), -1, -2)
-    if rtol is None:
-        known = isinstance(atol, int | float)
-        rtol = 0.0 if known and atol else max(x.shape[-2:]) * jnp.finfo(real).eps
-        if atol is not None and not known:
-            rtol = jnp.where(jnp.asarray(atol) > 0, 0.0, rtol)
-    atol, rtol = (
-        jnp.asarray(atol or 0.0 if not isinstance(atol, Array) else atol, real),
-        jnp.asarray(rtol, real),
-    )
+    real = jnp.real(x).dtype
+    absolute = jnp.asarray(0.0 if atol is None else atol, real)
+    default = max(x.shape[-2:]) * float(np.finfo(real).eps)
+    # A positive atol alone turns the relative cut off, as torch documents it.
+    relative = jnp.where(absolute > 0, 0.0, default) if rtol is None else rtol
+    relative = jnp.asarray(relative, real)
     if hermitian:
         values, vectors = eigh(x)
         sizes, left, right = jnp.abs(values), vectors, _transposed(vectors)
@@ -204,7 +201,7 @@ def pinv_within(
         left, values, right = jnp.linalg.svd(x, full_matrices=False)
         sizes = values
     cut = jnp.maximum(
-        atol[..., None], rtol[..., None] * jnp.max(sizes, -1, keepdims=True)
+        absolute[..., None], relative[..., None] * jnp.max(sizes, -1, keepdims=True)
     )
     inverse = jnp.where(sizes > cut, 1 / values, 0)
     scaled = _transposed(right) * inverse[..., None, :].astype(x.dtype)

@@ -30,7 +30,6 @@ def unsafe_masked_index(
     x: Array, mask: Array, indices: Sequence[Array | None], fill: Number
 ) -> Array:
     y = index_tensor(x, _within(x, mask, indices))
-    mask = mask.reshape(*mask.shape, *[1] * (y.ndim - mask.ndim))
     return jnp.where(mask, y, cast(fill, x.dtype))
 
 
@@ -38,6 +37,5 @@ def unsafe_masked_index(
 def unsafe_masked_index_put_accumulate(
     x: Array, mask: Array, indices: Sequence[Array | None], values: Array
 ) -> Array:
-    mask_of_values = mask.reshape(*mask.shape, *[1] * (values.ndim - mask.ndim))
-    kept = jnp.where(mask_of_values, values, cast(0, values.dtype))
+    kept = jnp.where(mask, values, cast(0, values.dtype))
     return index_put(x, _within(x, mask, indices), kept, accumulate=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import torch
 from jax import Array, lax
@@ -28,7 +30,7 @@ def cholesky_inverse(factor: Array, upper: bool = False) -> Array:
     return cholesky_solve(eye, triangle, upper)
 
 
-def _permutation_matrix(permutation: Array, dtype: object) -> Array:
+def _permutation_matrix(permutation: Array, dtype: Any) -> Array:
     """Return P of A = P L U, where A[permutation] = L U."""
     size = permutation.shape[-1]
     columns = permutation[..., None, :] == jnp.arange(size)[:, None]

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.ops.sorting import LiteRtUnsupportedError
@@ -160,7 +161,7 @@ def _start(method: str, dtype: Any) -> Any:
         return 0 if method == "add" else 1
     if jnp.issubdtype(dtype, jnp.floating):
         return jnp.inf if method == "min" else -jnp.inf
-    limits = jnp.iinfo(dtype)
+    limits = np.iinfo(dtype)
     return limits.max if method == "min" else limits.min
 
 

@@ -1,0 +1,49 @@
+"""Backward ops next to torch's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+aten = torch.ops.aten
+TOL = (1e-4, 1e-4)
+NO_BIAS = [True, True, False]
+
+
+def r(*shape):
+    return torch.randn(*shape)
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups"),
+    [(1, 0, 1, 1), (2, 1, 1, 1), (1, 2, 2, 2), (2, 1, 1, 4)],
+)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("mask", [[True, True, True], NO_BIAS])
+def test_convolution(compare, stride, padding, dilation, groups, transposed, mask):
+    x = r(2, 4, 9, 8)
+    shape = (4, 8 // groups, 3, 3) if transposed else (8, 4 // groups, 3, 3)
+    weight = r(*shape)
+    options = ([stride] * 2, [padding] * 2, [dilation] * 2, transposed, [0, 0], groups)
+    grad = torch.randn_like(aten.convolution.default(x, weight, None, *options))
+    bias = [8] if mask[2] else None
+    args = (grad, x, weight, bias, *options, mask)
+    if mask[2]:
+        compare(aten.convolution_backward.default, *args, tol=TOL)
+        return
+    compare(aten.convolution_backward.default, *args[:-1], [True, True, True], tol=TOL)
+
+
+@pytest.mark.parametrize("count_include_pad", [True, False])
+@pytest.mark.parametrize("divisor", [None, 3])
+def test_avg_pool2d(compare, count_include_pad, divisor):
+    x = r(2, 3, 9, 8)
+    window = ([3, 2], [2, 2], [1, 1], True, count_include_pad, divisor)
+    grad = torch.randn_like(aten.avg_pool2d.default(x, *window))
+    compare(aten.avg_pool2d_backward.default, grad, x, *window, tol=TOL)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 4), (5, 2)])
+def test_adaptive_avg_pool2d(compare, size):
+    op = aten._adaptive_avg_pool2d_backward.default
+    compare(op, r(2, 3, *size), r(2, 3, 9, 8), tol=TOL)
