@@ -137,15 +137,12 @@ def _bake(
 
 def _constant(name: str, array: np.ndarray[Any, np.dtype[Any]], kind: Any) -> Any:
     vector = array.ndim <= 1 or max(array.shape, default=0) == array.size
-    if not vector and array.nbytes >= _RESOURCE_BYTES:
+    # Of a resource of booleans, the flatbuffer export writes too few bytes.
+    dense_only = vector or array.dtype == np.bool_
+    if not dense_only and array.nbytes >= _RESOURCE_BYTES:
         return ir.DenseResourceElementsAttr.get_from_buffer(array.data, name, kind)
-    dense = np.array(array)  # a copy of its own: a small mapped view may be read-only
-    if dense.dtype == np.bool_:
-        return ir.DenseElementsAttr.get(
-            np.packbits(dense, axis=None, bitorder="little"),
-            type=kind.element_type,
-            shape=kind.shape,
-        )
+    # A copy of its own: a small mapped view may be read-only. Booleans are a byte each.
+    dense = np.array(array)
     return ir.DenseElementsAttr.get(dense, type=kind.element_type, shape=kind.shape)
 
 

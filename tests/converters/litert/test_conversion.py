@@ -122,6 +122,17 @@ def test_wrong_calls_and_places(tmp_path: Path) -> None:
         model.save(tmp_path / "nowhere" / "m.tflite")
 
 
+def test_constant_masks_keep_every_bit(right_in_both: Any) -> None:
+    shapes = ((1,), (2,), (6,), (8,), (9,), (3, 5), (70, 70))
+    masks = [torch.rand(shape) < 0.3 for shape in shapes]
+    masks[2] = torch.tensor([True, False, False, False, False, False])
+
+    def hide(x: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.where(mask, x, -x) for mask in masks]
+
+    right_in_both(hide, torch.tensor(2.0))
+
+
 X = torch.randn(1, 4, 9, 9)
 V = torch.tensor([[3.0, 1.0, 2.0, 7.0, 5.0, -1.0]])
 I = torch.tensor([[0, 2, 2, 1, 0, 4]])  # noqa: E741
