@@ -6,63 +6,44 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from tpu_export.converters.litert import LiteRtModel, convert
+from tpu_export.converters.litert import LiteRtModel, build, convert
+from tpu_export.converters.litert.engines import ENGINES, Calls, Engine
+from tpu_export.converters.litert.trial import Candidate
 from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.stages import lower
 from tpu_export.parity.eager import Array, Call, Run, Sample
 from tpu_export.parity.job import Job, Pending
 from tpu_export.parity.references import Reference, compare, references
 from tpu_export.parity.report import ParityRow
-from tpu_export.parity.rungs import flat_inputs
+from tpu_export.parity.rungs import flat_inputs, with_state
 from tpu_export.parity.samples import Samples
 from tpu_export.runtime.signature import Signature
-
-Engine = Literal["interpreter", "compiled"]
-ENGINES: tuple[Engine, ...] = ("interpreter", "compiled")
 
 
 @dataclass(frozen=True)
 class LiteRtRung:
-    """A .tflite on one of LiteRT's engines. State slots are explicit inputs and outputs."""
+    """What a .tflite gave on one of LiteRT's engines, by signature."""
 
-    model: LiteRtModel
     engine: Engine
-    state: Mapping[str, Array]
+    runs: Mapping[str, Run]
 
     @property
     def name(self) -> str:
-        """The engine that computes."""
+        """The engine that computed."""
         return f"tflite {self.engine}"
 
     def run(self, signature: Signature, samples: Sequence[Sample]) -> Run:
-        """Call the signature from the initial state, handing state from call to call."""
-        slots = {slot.name: self.state[slot.name] for slot in signature.state}
-        calls = []
-        for sample in samples:
-            inputs = flat_inputs(signature, sample)
-            given = {**inputs, **{f"state.{n}": v for n, v in slots.items()}}
-            results = self.model.run(
-                signature=signature.name, engine=self.engine, **given
-            )
-            slots = {name: np.asarray(results[f"state.{name}"]) for name in slots}
-            outputs = [np.asarray(results[spec.name]) for spec in signature.outputs]
-            written = [
-                np.asarray(results[f"input.{name}"])
-                if name in signature.mutated_inputs
-                else value
-                for name, value in inputs.items()
-            ]
-            calls.append(Call(tuple(outputs), tuple(written)))
-        return Run(tuple(calls), slots)
+        """Return the calls that were made on the samples."""
+        return self.runs[signature.name]
 
 
 @dataclass
 class _PendingFile:
-    model: LiteRtModel
+    candidate: Candidate
     job: Job
     known: Sequence[Reference]
     state: Mapping[str, Array]
@@ -70,21 +51,56 @@ class _PendingFile:
     notes: list[str] = field(default_factory=list)
 
     def prove(self) -> list[ParityRow]:
-        """Compare both engines with torch eager."""
-        return [
-            row
-            for engine in ENGINES
-            for row in compare(
-                self.known,
-                LiteRtRung(self.model, engine, self.state),
-                self.job.tolerance,
-            )
-        ]
+        """Compare both engines with XLA, then with torch eager; each starts once."""
+        calls = [_calls(reference, self.state) for reference in self.known]
+        rows = []
+        for engine in ENGINES:
+            found = self.candidate.run(engine, calls)
+            runs = {
+                c.signature: _run(reference.signature, c, outputs)
+                for reference, c, outputs in zip(self.known, calls, found, strict=True)
+            }
+            rung = LiteRtRung(engine, runs)
+            rows += compare(self.known, rung, self.job.tolerance)
+        return rows
 
     def commit(self) -> Path:
         """Write the file under its final name."""
-        self.model.save(self.job.output)
+        self.candidate.model.save(self.job.output)
         return self.job.output
+
+
+def _calls(reference: Reference, state: Mapping[str, Array]) -> Calls:
+    """Return the calls on a reference's samples; the first starts from the initial state."""
+    signature = reference.signature
+    slots = {slot.name: state[slot.name] for slot in signature.state}
+    inputs = [flat_inputs(signature, sample) for sample in reference.samples]
+    return Calls(
+        signature.name,
+        [with_state(inputs[0], slots), *inputs[1:]],
+        carried=[f"state.{name}" for name in slots],
+    )
+
+
+def _run(
+    signature: Signature, calls: Calls, results: Sequence[Mapping[str, Array]]
+) -> Run:
+    """Return LiteRT's flat inputs and outputs as the calls of a rung."""
+    found = [
+        Call(
+            tuple(outputs[spec.name] for spec in signature.outputs),
+            tuple(
+                outputs[f"input.{spec.name}"]
+                if spec.name in signature.mutated_inputs
+                else inputs[spec.name]
+                for spec in signature.inputs
+            ),
+        )
+        for inputs, outputs in zip(calls.inputs, results, strict=True)
+    ]
+    last = results[-1]
+    state = {slot.name: last[f"state.{slot.name}"] for slot in signature.state}
+    return Run(tuple(found), state)
 
 
 @contextmanager
@@ -102,7 +118,9 @@ def tflite(job: Job) -> Iterator[Pending]:
         dims = {
             n: s for c in job.signatures.values() for n, s in c.example_dims().items()
         }
-        model = convert(programs, dims=dims)
+        candidate = build(programs, dims=dims)
+        if not job.parity:
+            candidate.checked()
     known: Sequence[Reference] = ()
     if job.parity:
         with stage("eager"):
@@ -113,7 +131,7 @@ def tflite(job: Job) -> Iterator[Pending]:
         for p in programs.values()
         for slot in p.signature.state
     }
-    yield _PendingFile(model, job, known, state)
+    yield _PendingFile(candidate, job, known, state)
 
 
 def to_litert(

@@ -10,10 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tpu_export.converters.litert.conversion import build as build
     from tpu_export.converters.litert.conversion import convert as convert
     from tpu_export.converters.litert.model import LiteRtModel as LiteRtModel
 
-_HOME = {"convert": "conversion", "LiteRtModel": "model"}
+_HOME = {"build": "conversion", "convert": "conversion", "LiteRtModel": "model"}
 
 
 def __getattr__(name: str) -> object:

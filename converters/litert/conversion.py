@@ -15,33 +15,30 @@ import jax
 import numpy as np
 from jax import export
 
+from tpu_export.converters.litert.engines import Calls
 from tpu_export.converters.litert.errors import (
     LiteRtConversionError,
     LiteRtCrashedError,
-    LiteRtMismatchError,
     LiteRtUnsupportedOpsError,
 )
+from tpu_export.converters.litert.exchange import Array, write_arrays
 from tpu_export.converters.litert.flatbuffer import op_histograms
-from tpu_export.converters.litert.model import (
-    Engine,
-    LiteRtModel,
-    LiteRtReport,
-    run_file,
-)
+from tpu_export.converters.litert.model import LiteRtModel, LiteRtReport
 from tpu_export.converters.litert.process import run_module
+from tpu_export.converters.litert.trial import Candidate, Trial
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.runtime.devices import XLA_CPU_OPTIONS
 from tpu_export.runtime.signature import FunctionSpec, Slot
 from tpu_export.runtime.stablehlo import portable_callable, static_shapes
-from tpu_export.runtime.tensors import Array, write_file
 
 _WORKER = "tpu_export.converters.litert.worker"
-_ENGINES: tuple[Engine, ...] = ("interpreter", "compiled")
 _REFUSED_DTYPES = {
     "complex64": "LiteRT has no complex arithmetic",
     "complex128": "LiteRT has no complex arithmetic",
     "float64": "LiteRT's kernels have no float64",
+    "float8_e4m3fn": "LiteRT has no 8-bit floats",
+    "float8_e5m2": "LiteRT has no 8-bit floats",
     "bfloat16": "LiteRT's CPU kernels have no bfloat16; convert the model to float32",
     "float16": "LiteRT's CPU kernels compute in float32; convert the model to float32",
 }
@@ -50,37 +47,46 @@ _REFUSED_DTYPES = {
 def convert(
     programs: Mapping[str, LoweredProgram], *, dims: Mapping[str, int] | None = None
 ) -> LiteRtModel:
-    """Convert lowered signatures to a .tflite with one signature for each.
+    """Convert lowered signatures to a .tflite, and try it out in both engines.
 
     Args:
         programs: lowered for target "litert", by signature name.
         dims: a size for every dynamic dimension.
 
     Raises:
-        LiteRtUnsupportedOpsError: ops or dtypes that LiteRT cannot hold, all at once.
-        LiteRtConversionError: the converter refused; its own words.
-        LiteRtCrashedError: the converter or an engine died.
         LiteRtUnloadableError: an engine cannot load or run what came out.
         LiteRtMismatchError: it runs, and computes something else than XLA.
+        TpuExportError: as `build` does.
+    """
+    return build(programs, dims=dims).checked()
+
+
+def build(
+    programs: Mapping[str, LoweredProgram], *, dims: Mapping[str, int] | None = None
+) -> Candidate:
+    """Convert as `convert` does, and leave the trials to the caller.
+
+    Raises:
+        LiteRtUnsupportedOpsError: ops or dtypes that LiteRT cannot hold, all at once.
+        LiteRtConversionError: the converter refused; its own words.
+        LiteRtCrashedError: the converter died.
     """
     _check_dtypes(programs)
     place = Path(tempfile.mkdtemp(prefix="tpu-export-litert-"))
     try:
-        model, trials = _converted(programs, dims or {}, place)
-        for name, trial in trials.items():
-            _try_out(model, name, trial)
+        candidate = _converted(programs, dims or {}, place)
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
-    weakref.finalize(model, shutil.rmtree, place, ignore_errors=True)
-    return model
+    weakref.finalize(candidate.model, shutil.rmtree, place, ignore_errors=True)
+    return candidate
 
 
 def _converted(
     programs: Mapping[str, LoweredProgram], dims: Mapping[str, int], place: Path
-) -> tuple[LiteRtModel, dict[str, _Trial]]:
+) -> Candidate:
     start = time.perf_counter()
-    trials = {n: _write_job(place, n, p, dims) for n, p in programs.items()}
+    trials = [_write_job(place, n, p, dims) for n, p in programs.items()]
     specs = {name: _job_spec(p) for name, p in programs.items()}
     (place / "job.json").write_text(json.dumps(specs))
     status, words = run_module(_WORKER, str(place))
@@ -93,20 +99,12 @@ def _converted(
         ops=op_histograms(path),
     )
     signatures = {name: p.signature for name, p in programs.items()}
-    return LiteRtModel(path, signatures, report), trials
-
-
-class _Trial:
-    """A call on zeros, and what XLA makes of it."""
-
-    def __init__(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> None:
-        self.inputs = inputs
-        self.outputs = outputs
+    return Candidate(LiteRtModel(path, signatures, report), trials)
 
 
 def _write_job(
     folder: Path, name: str, program: LoweredProgram, dims: Mapping[str, int]
-) -> _Trial:
+) -> Trial:
     """Write a signature's static module and its baked weights; run it once on XLA."""
     spec = program.main.spec
     with jax.enable_x64(True):
@@ -128,9 +126,9 @@ def _write_job(
             *weights.values(), *given
         )
     (folder / f"{name}.mlirbc").write_bytes(module)
-    write_file(folder / f"{name}.safetensors", weights)
-    return _Trial(
-        dict(zip(_names(rest, result=False), given, strict=True)),
+    write_arrays(folder / name, weights)
+    return Trial(
+        Calls(name, [dict(zip(_names(rest, result=False), given, strict=True))]),
         dict(
             zip(
                 _names(spec.results, result=True), map(np.asarray, results), strict=True
@@ -212,34 +210,4 @@ def _explained(path: Path, status: int, words: str) -> Exception:
         f"litert-converter refused the program: {detail}",
         hint="the message names the op; give it a rule for LiteRT with "
         '@tpu_export.lowers(op, target="litert")',
-    )
-
-
-def _try_out(model: LiteRtModel, name: str, trial: _Trial) -> None:
-    """Load and run the file in both engines, on zeros, and compare with XLA."""
-    for engine in _ENGINES:
-        with tempfile.TemporaryDirectory() as folder:
-            got = run_file(model.path, name, engine, trial.inputs, Path(folder))
-        for output, expected in trial.outputs.items():
-            if not _close(got[output], expected):
-                raise LiteRtMismatchError(
-                    f"output {output!r} of {name!r} in LiteRT's {engine} differs from "
-                    "XLA on zero inputs",
-                    hint="please report the model; export for cloud-tpu meanwhile",
-                )
-
-
-def _close(actual: Array, expected: Array) -> bool:
-    if actual.shape != expected.shape or actual.dtype != expected.dtype:
-        return False
-    if expected.dtype.kind not in "f":
-        return bool(np.array_equal(actual, expected))
-    finite = expected[np.isfinite(expected)]
-    scale = (
-        float(np.sqrt(np.mean(finite.astype(np.float64) ** 2))) if finite.size else 0.0
-    )
-    return bool(
-        np.allclose(
-            actual, expected, rtol=1e-3, atol=1e-3 * scale + 1e-6, equal_nan=True
-        )
     )

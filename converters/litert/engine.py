@@ -1,62 +1,69 @@
 """Run a .tflite: ``python -m tpu_export.converters.litert.engine FILE ENGINE DIRECTORY``.
 
-A process of its own, because a file that an engine cannot take may crash it. Reads
-SIGNATURE and inputs.safetensors of the directory, writes outputs.safetensors.
+A process of its own, because a file that an engine cannot take may crash it; it starts once
+for all calls of a request. Reads request.json and the inputs of the directory, writes the
+outputs; `engines.run_calls` is the other end.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from tpu_export.runtime.tensors import Array, map_file, numpy_dtype, write_file
+from tpu_export.converters.litert.exchange import Array, map_arrays, write_arrays
+
+# Runs a signature, by name, of a file that is loaded already.
+Loaded: TypeAlias = Callable[[str, Mapping[str, Array]], dict[str, Array]]
 
 
-def interpreter(
-    path: Path, signature: str, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
-    """Run a signature in the Interpreter (with XNNPACK, as it comes)."""
+def interpreter(path: Path) -> Loaded:
+    """Load a file in the Interpreter (with XNNPACK, as it comes)."""
     from ai_edge_litert.interpreter import Interpreter
 
     engine = Interpreter(model_path=str(path))
-    runner = engine.get_signature_runner(signature)
-    return dict(runner(**inputs))
+
+    def run(signature: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        return dict(engine.get_signature_runner(signature)(**inputs))
+
+    return run
 
 
-def compiled(
-    path: Path, signature: str, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
-    """Run a signature in the CompiledModel API on the CPU."""
+def compiled(path: Path) -> Loaded:
+    """Load a file in the CompiledModel API on the CPU."""
     from ai_edge_litert.compiled_model import CompiledModel
 
     model = CompiledModel.from_file(str(path))
-    index = model.get_signature_index(signature)
-    names = model.get_signature_by_index(index)
-    feeds = {
-        name: model.create_input_buffer_by_name(signature, name)
-        for name in names["inputs"]
-    }
-    results = {
-        name: model.create_output_buffer_by_name(signature, name)
-        for name in names["outputs"]
-    }
-    for name, buffer in feeds.items():
-        buffer.write(_carried(np.ascontiguousarray(inputs[name])))
-    model.run_by_name(signature, feeds, results)
-    details = model.get_output_tensor_details(signature)
-    return {name: _read(buffer, details[name]) for name, buffer in results.items()}
+
+    def run(signature: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        index = model.get_signature_index(signature)
+        names = model.get_signature_by_index(index)
+        feeds = {
+            name: model.create_input_buffer_by_name(signature, name)
+            for name in names["inputs"]
+        }
+        results = {
+            name: model.create_output_buffer_by_name(signature, name)
+            for name in names["outputs"]
+        }
+        for name, buffer in feeds.items():
+            buffer.write(_carried(np.ascontiguousarray(inputs[name])))
+        model.run_by_name(signature, feeds, results)
+        details = model.get_output_tensor_details(signature)
+        return {name: _read(buffer, details[name]) for name, buffer in results.items()}
+
+    return run
 
 
 def _read(buffer: Any, detail: Mapping[str, Any]) -> Array:
     shape = tuple(int(d) for d in detail["shape"])
-    dtype = numpy_dtype(np.dtype(detail["dtype"]).name)
+    dtype: np.dtype[Any] = np.dtype(detail["dtype"])
     carried = _carried(np.empty(shape, dtype))
-    flat = np.asarray(buffer.read(carried.size, carried.dtype.type))
+    flat: Array = np.asarray(buffer.read(carried.size, carried.dtype.type))
     return flat.reshape(-1).view(dtype).reshape(shape)
 
 
@@ -71,13 +78,21 @@ _BUFFER_DTYPES = ("float32", "float16", "bfloat16", "int32", "int8", "uint8", "b
 ENGINES = {"interpreter": interpreter, "compiled": compiled}
 
 
+def answer(run: Loaded, folder: Path) -> None:
+    """Make the calls of a directory's request, handing on what a sequence carries."""
+    for i, sequence in enumerate(json.loads((folder / "request.json").read_text())):
+        carried: dict[str, Array] = {}
+        for j in range(sequence["calls"]):
+            inputs = {**map_arrays(folder / f"inputs-{i}-{j}"), **carried}
+            outputs = run(sequence["signature"], inputs)
+            write_arrays(folder / f"outputs-{i}-{j}", outputs)
+            carried = {name: outputs[name] for name in sequence["carried"]}
+
+
 def main(argv: Sequence[str]) -> int:
-    """Run one call described by a directory."""
+    """Answer the request in a directory."""
     path, engine, folder = Path(argv[1]), argv[2], Path(argv[3])
-    signature = json.loads((folder / "call.json").read_text())["signature"]
-    inputs = map_file(folder / "inputs.safetensors")
-    outputs = ENGINES[engine](path, signature, inputs)
-    write_file(folder / "outputs.safetensors", outputs)
+    answer(ENGINES[engine](path), folder)
     return 0
 
 

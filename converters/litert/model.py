@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from tpu_export.converters.litert.errors import (
-    LiteRtCrashedError,
-    LiteRtInputError,
-    LiteRtUnloadableError,
-)
+from tpu_export.converters.litert.engines import Calls, Engine, run_calls
+from tpu_export.converters.litert.errors import LiteRtInputError
+from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.flatbuffer import Histogram
-from tpu_export.converters.litert.process import run_module
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.signature import Signature
-from tpu_export.runtime.tensors import Array, map_file, write_file
-
-Engine: TypeAlias = Literal["interpreter", "compiled"]
-_ENGINE = "tpu_export.converters.litert.engine"
 
 
 class LiteRtWriteError(TpuExportError):
@@ -107,8 +98,8 @@ class LiteRtModel:
             "forward" if len(self.signatures) > 1 else next(iter(self.signatures))
         )
         arrays = self._checked(name, inputs)
-        with tempfile.TemporaryDirectory() as folder:
-            return run_file(self.path, name, engine, arrays, Path(folder))
+        ((outputs,),) = run_calls(self.path, engine, [Calls(name, [arrays])])
+        return outputs
 
     def _checked(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Array]:
         if name not in self.signatures:
@@ -136,28 +127,3 @@ def input_specs(signature: Signature) -> dict[str, str]:
         **{f"state.{slot.name}": slot.dtype for slot in signature.state},
         **{spec.name: spec.dtype for spec in signature.inputs},
     }
-
-
-def run_file(
-    path: Path,
-    signature: str,
-    engine: Engine,
-    inputs: Mapping[str, Array],
-    folder: Path,
-) -> dict[str, Array]:
-    """Run one call of a .tflite in a worker process, through files in `folder`."""
-    (folder / "call.json").write_text(json.dumps({"signature": signature}))
-    write_file(folder / "inputs.safetensors", inputs)
-    status, words = run_module(_ENGINE, str(path), engine, str(folder))
-    if status < 0:
-        raise LiteRtCrashedError(
-            f"LiteRT's {engine} died by signal {-status} on signature {signature!r}",
-            hint="export for cloud-tpu only, and report the model with `tpu-export doctor`",
-        )
-    if status != 0:
-        raise LiteRtUnloadableError(
-            f"LiteRT's {engine} cannot run signature {signature!r}: {words}",
-            hint="the ops it names need another form; `tpu-export ops MODEL` lists them",
-        )
-    results = map_file(folder / "outputs.safetensors")
-    return {name: np.array(array) for name, array in results.items()}

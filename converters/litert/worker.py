@@ -1,7 +1,7 @@
 """Convert one job directory: ``python -m tpu_export.converters.litert.worker DIRECTORY``.
 
 A process of its own, because the converter can crash. It imports neither torch nor jax.
-Reads job.json, SIGNATURE.mlirbc and SIGNATURE.safetensors; writes model.tflite, or
+Reads job.json, SIGNATURE.mlirbc and the weights of SIGNATURE/; writes model.tflite, or
 error.json.
 """
 
@@ -19,8 +19,8 @@ from tpu_export.converters.litert.adapter import (
     names_of,
     operations,
 )
+from tpu_export.converters.litert.exchange import map_arrays
 from tpu_export.converters.litert.scan import refused
-from tpu_export.runtime.tensors import map_file
 
 
 def main(argv: Sequence[str]) -> int:
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _job(folder: Path, name: str, spec: dict[str, Any]) -> SignatureJob:
-    weights = map_file(folder / f"{name}.safetensors")
+    weights = map_arrays(folder / name)
     return SignatureJob(
         name=name,
         module=(folder / f"{name}.mlirbc").read_bytes(),

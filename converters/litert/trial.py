@@ -1,0 +1,84 @@
+"""A call of each signature that XLA has answered: what LiteRT's engines must answer too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tpu_export.converters.litert.engines import ENGINES, Calls, Engine, run_calls
+from tpu_export.converters.litert.errors import LiteRtMismatchError
+from tpu_export.converters.litert.exchange import Array
+from tpu_export.converters.litert.model import LiteRtModel
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One call of a signature, and what XLA:CPU makes of it."""
+
+    calls: Calls
+    outputs: Mapping[str, Array]
+
+    def check(self, engine: Engine, found: Sequence[Mapping[str, Array]]) -> None:
+        """Compare what an engine answered.
+
+        Raises:
+            LiteRtMismatchError: it computes something else.
+        """
+        (got,) = found
+        for output, expected in self.outputs.items():
+            if not close(got[output], expected):
+                raise LiteRtMismatchError(
+                    f"output {output!r} of {self.calls.signature!r} in LiteRT's "
+                    f"{engine} differs from XLA on the trial's inputs",
+                    hint="please report the model; export for cloud-tpu meanwhile",
+                )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A converted file that no engine has run yet. Only a checked one may be kept."""
+
+    model: LiteRtModel
+    trials: Sequence[Trial]
+
+    def run(
+        self, engine: Engine, further: Sequence[Calls] = ()
+    ) -> list[list[dict[str, Array]]]:
+        """Check the trials in an engine and return what it makes of further calls.
+
+        The engine starts once for all of them.
+
+        Raises:
+            LiteRtMismatchError: it computes something else than XLA.
+            LiteRtUnloadableError, LiteRtCrashedError: as of `run_calls`.
+        """
+        sequences = [*(t.calls for t in self.trials), *further]
+        found = run_calls(self.model.path, engine, sequences)
+        for trial, answer in zip(self.trials, found, strict=False):
+            trial.check(engine, answer)
+        return found[len(self.trials) :]
+
+    def checked(self) -> LiteRtModel:
+        """Return the model after its trials in both engines."""
+        for engine in ENGINES:
+            self.run(engine)
+        return self.model
+
+
+def close(actual: Array, expected: Array) -> bool:
+    """Tell whether two arrays agree, floats up to another order of summation."""
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return False
+    if expected.dtype.kind not in "f":
+        return bool(np.array_equal(actual, expected))
+    finite = expected[np.isfinite(expected)]
+    scale = (
+        float(np.sqrt(np.mean(finite.astype(np.float64) ** 2))) if finite.size else 0.0
+    )
+    return bool(
+        np.allclose(
+            actual, expected, rtol=1e-3, atol=1e-3 * scale + 1e-6, equal_nan=True
+        )
+    )
