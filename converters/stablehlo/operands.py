@@ -93,8 +93,11 @@ def promote(*operands: Operand) -> tuple[Array, ...]:
 
 
 def cast(x: Operand, dtype: np.dtype[Any] | torch.dtype) -> Array:
-    """Return `x` as an array of the dtype (a torch or a numpy one)."""
-    return jnp.asarray(x, DTYPES[dtype] if isinstance(dtype, torch.dtype) else dtype)
+    """Return `x` as an array of the dtype (a torch or a numpy one); integers wrap."""
+    dtype = DTYPES[dtype] if isinstance(dtype, torch.dtype) else dtype
+    if type(x) is int and dtype.kind in "iu":
+        return jnp.asarray(np.asarray(x).astype(dtype))
+    return jnp.asarray(x, dtype)
 
 
 def floating(*operands: Operand) -> tuple[Array, ...]:
@@ -140,6 +143,14 @@ def row_mean(x: Array) -> Array:
 def scaled(x: Array, factor: Number) -> Array:
     """Return `x * factor` in the dtype of `x`; a factor of 1 costs nothing."""
     return x if factor == 1 else x * jnp.asarray(factor, x.dtype)
+
+
+def replaced(x: Array, where: Array, value: Number) -> Array:
+    """Return `x` with the number at some places, as a constant of its dtype.
+
+    jnp.where would make a float64 of the number, and cast it.
+    """
+    return jnp.where(where, jnp.asarray(value, x.dtype), x)
 
 
 def spread(values: int | Sequence[int], rank: int) -> tuple[int, ...]:

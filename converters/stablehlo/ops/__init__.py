@@ -5,6 +5,7 @@ from __future__ import annotations
 from tpu_export.converters.stablehlo.ops import activation as activation
 from tpu_export.converters.stablehlo.ops import adaptive_pooling as adaptive_pooling
 from tpu_export.converters.stablehlo.ops import attention as attention
+from tpu_export.converters.stablehlo.ops import bessel as bessel
 from tpu_export.converters.stablehlo.ops import binary as binary
 from tpu_export.converters.stablehlo.ops import bitwise as bitwise
 from tpu_export.converters.stablehlo.ops import casting as casting

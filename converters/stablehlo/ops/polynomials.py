@@ -10,7 +10,13 @@ import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.operands import Number, Operand, floating, widen
+from tpu_export.converters.stablehlo.operands import (
+    Number,
+    Operand,
+    floating,
+    replaced,
+    widen,
+)
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -38,12 +44,12 @@ class Family:
 
 
 def _alternating(n: Array) -> Array:
-    return jnp.where(n % 2 == 0, 1, -1).astype(n.dtype)
+    return 1 - 2 * (n % 2)
 
 
 def _ratio(over: Array, under: Array, limit: Array) -> Array:
     zero = under == 0
-    return jnp.where(zero, limit, over / jnp.where(zero, 1, under))
+    return jnp.where(zero, limit, over / replaced(under, zero, 1))
 
 
 def _t(angle: Array, n: Array) -> Array:
@@ -81,12 +87,8 @@ def _chebyshev(
     return Family(first, lambda _, x, q, p: (x + x) * q - p, known)
 
 
-def _nowhere(x: Array, _: Array) -> Known:
-    return jnp.zeros(x.shape, bool), x
-
-
 def _at_one(x: Array, n: Array) -> Known:
-    return jnp.abs(x) == 1, jnp.where(x < 0, _alternating(n), 1).astype(x.dtype)
+    return jnp.abs(x) == 1, replaced(_alternating(n), x > 0, 1)
 
 
 def _beyond_limit(x: Array, n: Array) -> Known:
@@ -147,7 +149,7 @@ def _looped(family: Family, x: Array, n: Array) -> Array:
     _, _, value = lax.while_loop(
         lambda state: jnp.any(running(state[0], state[2])), step, start
     )
-    return jnp.where(n == 0, 1, value)
+    return replaced(value, n == 0, 1)
 
 
 def _of_number(family: Family, x: Array, n: Number) -> Array:
@@ -163,11 +165,11 @@ def _of_array(family: Family, x: Array, n: Array) -> Array:
     n = jnp.trunc(n)
     # What no int64 holds is cast to the least of them by torch, so it counts as negative.
     valid = (n >= 0) & (n < 2.0**63)
-    n = jnp.where(valid, n, 0)
+    n = replaced(n, ~valid, 0)
     known, at_known = family.known(x, n)
-    value = _looped(family, x, jnp.where(known, 0, n))
+    value = _looped(family, x, replaced(n, known, 0))
     value = jnp.where(known & (n > 0), at_known, value)
-    return jnp.where(valid, value, 0)
+    return replaced(value, ~valid, 0)
 
 
 def _polynomial(family: Family, *, shifted: bool) -> Callable[..., Array]:
