@@ -38,7 +38,7 @@ def _rational(z: Array, table: cephes.Rational) -> Array:
 
 def _chebyshev(z: Array, coefficients: cephes.Coefficients) -> Array:
     """Sum Chebyshev's series by Clenshaw's recurrence, without what the dtype can't hold."""
-    least = float(jnp.finfo(z.dtype).eps) / 8
+    least = float(np.finfo(z.dtype).eps) / 8
     p = q = a = jnp.zeros_like(z)
     for c in dropwhile(lambda c: abs(c) < least, coefficients):
         p, q, a = q, a, z * a - q + c

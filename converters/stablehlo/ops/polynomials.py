@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import jax.numpy as jnp
+import numpy as np
 import torch
 from jax import Array, lax
 
@@ -134,7 +135,7 @@ def _unrolled(family: Family, x: Array, n: int) -> Array:
 
 def _looped(family: Family, x: Array, n: Array) -> Array:
     """Return P_n of each element; the loop ends with the largest n, or where all are NaN."""
-    n = jnp.minimum(n, jnp.iinfo(jnp.int32).max // 2).astype(jnp.int32)
+    n = jnp.minimum(n, np.iinfo(np.int32).max // 2).astype(jnp.int32)
 
     def running(k: Array, q: Array) -> Array:
         return (k <= n) & ~jnp.isnan(q)
