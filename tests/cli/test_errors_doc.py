@@ -34,3 +34,11 @@ def test_codes_are_unique_and_each_has_a_page() -> None:
     codes = Counter(kind.code for kind in errors())
     assert [code for code, count in codes.items() if count > 1] == []
     assert set(codes) == set(pages())
+
+
+def test_each_page_says_more_than_one_line() -> None:
+    lines = {code: page.splitlines()[1:] for code, page in pages().items()}
+    said = {code: [line for line in body if line] for code, body in lines.items()}
+    assert {code: body for code, body in said.items() if len(body) < 2} == {}
+    # The longest page is some paragraphs: more is text that belongs to another page.
+    assert {code: len(body) for code, body in said.items() if len(body) > 12} == {}
