@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 EXTRAS := export,tpu,litert,onnx,zoo
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint types tests zoo bench docs clean
+.PHONY: demo test test-all test-ops lint types tests zoo bench docs clean
 
 demo: $(READY)
 	$(BIN)/tpu-export demo --output demo-output
@@ -27,6 +27,10 @@ tests: $(READY)
 test-all: lint types
 	$(BIN)/python -m pytest -m "not tpu"
 
+# All of torch's op_db and module_db, every dtype: hours. RECORD=1 writes the new results.
+test-ops: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m conformance.sweep --check $(if $(RECORD),--write)
+
 zoo: $(READY)
 	$(BIN)/tpu-export zoo export --all --output zoo-output --write-docs docs/zoo.md
 
@@ -35,6 +39,7 @@ bench: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m tpu_export.cli.reference > docs/cli.md
+	PYTHONPATH=tests $(BIN)/python -m conformance.page > docs/ops.md
 
 $(READY): pyproject.toml constraints.txt model_zoo/requirements.txt
 	$(PYTHON) -m venv $(VENV)

@@ -27,6 +27,7 @@ from conformance.samples import DTYPES, module_table, op_table
 RESULTS = Path(__file__).with_name("results.jsonl")
 GRACE = 120.0  # seconds that one sample may take beyond an entry's budget
 Entry = dict[str, Any]
+FAILED: Entry = {"counts": {"failed": 1}}
 
 
 def entries(suites: list[str], dtypes: list[str], names: list[str]) -> list[Entry]:
@@ -122,12 +123,13 @@ class Worker:
             self.process = None
 
 
-def sweep(work: list[Entry], samples: int, seconds: float, jobs: int) -> list[Entry]:
-    """Judge every entry, `jobs` at a time."""
+def sweep(
+    work: list[Entry], samples: int, seconds: float, jobs: int, done: list[Entry]
+) -> None:
+    """Judge every entry, `jobs` at a time, into `done`."""
     queue: Queue[Entry] = Queue()
     for entry in work:
         queue.put(entry)
-    done: list[Entry] = []
 
     def run() -> None:
         worker = Worker(samples, seconds)
@@ -141,7 +143,6 @@ def sweep(work: list[Entry], samples: int, seconds: float, jobs: int) -> list[En
     with ThreadPoolExecutor(jobs) as pool:
         for future in [pool.submit(run) for _ in range(jobs)]:
             future.result()
-    return done
 
 
 def show(entry: Entry, n: int, total: int) -> None:
@@ -166,18 +167,26 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--every", type=int, default=1, help="only each N-th entry")
+    parser.add_argument("--missing", action="store_true", help="what does not pass yet")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args()
     names = [n for n in given.names.split(",") if n]
     work = entries(given.suite.split(","), given.dtypes.split(","), names)
-    results = sweep(work[:: given.every], given.samples, given.seconds, given.jobs)
+    if given.missing:
+        recorded = load_results()
+        good = ("pass", "no sample", "not exportable")
+        work = [e for e in work if verdict(recorded.get(key(e), FAILED)) not in good]
+    results: list[Entry] = []
+    try:
+        sweep(work[:: given.every], given.samples, given.seconds, given.jobs, results)
+    finally:
+        if given.write:
+            write_results(results)
     totals: dict[str, int] = {}
     for entry in results:
         totals[verdict(entry)] = totals.get(verdict(entry), 0) + 1
     print(f"{len(results)} entries: {totals}")
-    if given.write:
-        write_results(results)
     if given.check:
         recorded = load_results()
         worse = [

@@ -36,13 +36,19 @@ def arange_step(
     target = DTYPES[dtype or (torch.float32 if real else torch.int64)]
     if real:
         count = math.ceil((end - start) / step)
+        if target.kind in "iub":  # torch counts in whole steps from a whole start
+            start, step = int(start), int(step)
+            return jnp.asarray((start + np.arange(count) * step).astype(target))
         return jnp.asarray(np.float64(start) + np.arange(count) * step, target)
     count = end - start if _is(step, 1) else -((end - start) // -step)
     if isinstance(count, int):
         count = max(count, 0)
-    places = lax.iota(target, count)
-    places = places if _is(step, 1) else places * cast(step, target)
-    return places if _is(start, 0) else places + cast(start, target)
+    # Unsigned types hold no negative step: 64 bits do.
+    wide = np.dtype(np.int64) if target.kind in "ub" else target
+    places = lax.iota(wide, count)
+    places = places if _is(step, 1) else places * cast(step, wide)
+    places = places if _is(start, 0) else places + cast(start, wide)
+    return places.astype(target)
 
 
 def _is(x: Dim, value: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import torch
 from jax import Array, lax
@@ -59,6 +58,11 @@ def _extreme(better: Callable[[Array, Array], Array], x: Array, dim: int) -> Any
         return x, jnp.zeros((), jnp.int64)
     dim = axis(dim, x.ndim)
     place = lax.broadcasted_iota(jnp.int64, x.shape, dim)
+    if not isinstance(x.shape[dim], int):  # associative_scan takes constant sizes only
+        running = lax.cummax if better is jnp.greater_equal else lax.cummin
+        extremes = running(x, axis=dim)
+        new = (x == extremes) | (x != x)
+        return extremes, lax.cummax(jnp.where(new, place, 0), axis=dim)
 
     def later(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
         take = (b[0] != b[0]) | ((a[0] == a[0]) & better(b[0], a[0]))
@@ -95,15 +99,32 @@ def diff(
     return x
 
 
+def _areas(y: Array, widths: Array | None, dim: int) -> Array:
+    """Sum widths * (y[i] + y[i + 1]); integers wrap in their own dtype first, as in torch."""
+    dim = axis(dim, y.ndim)
+    low = lax.slice_in_dim(y, 0, max(y.shape[dim] - 1, 0), axis=dim)
+    pairs = low + lax.slice_in_dim(y, min(1, y.shape[dim]), None, axis=dim)
+    terms = pairs if widths is None else jnp.multiply(*promote(pairs, widths))
+    exact = jnp.issubdtype(terms.dtype, jnp.inexact)
+    total = jnp.sum(terms if exact else terms.astype(jnp.int64), axis=dim)
+    return floating(total)[0]
+
+
 @lowers(aten.trapezoid.dx, aten.trapz.dx)
 def trapezoid(y: Array, *, dx: float = 1, dim: int = -1) -> Array:
-    (y,) = floating(y)
-    area = jax.scipy.integrate.trapezoid(y, dx=dx, axis=dim)
-    return jnp.asarray(area, y.dtype)
+    area = _areas(y, None, dim)
+    return area * cast(dx / 2, area.dtype)
 
 
 @lowers(aten.trapezoid.x, aten.trapz.x)
 def trapezoid_x(y: Array, x: Array, *, dim: int = -1) -> Array:
-    y, x = floating(y, x)
-    area = jax.scipy.integrate.trapezoid(y, x, axis=dim)
-    return jnp.asarray(area, y.dtype)
+    if not y.shape[dim]:
+        return _areas(y, None, dim)
+    if x.ndim == 1:  # one sequence of places for all
+        shape = [1] * y.ndim
+        shape[dim] = x.shape[0]
+        x = x.reshape(shape)
+        along = dim
+    else:
+        along = axis(dim, y.ndim) - y.ndim
+    return _areas(y, jnp.diff(x, axis=along), dim) / 2

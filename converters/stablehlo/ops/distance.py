@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.operands import floating, widen
+from tpu_export.converters.stablehlo.operands import floating, promote, widen
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -48,8 +48,10 @@ def cosine_similarity(x: Array, y: Array, dim: int = 1, eps: float = 1e-8) -> Ar
 def pairwise_distance(
     x: Array, y: Array, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Array:
-    x, y = floating(x, y)
-    distance = _norm(widen(x) - widen(y) + eps, p).astype(jnp.real(x).dtype)
+    x, y = promote(x, y)
+    (apart,) = floating(widen(x) - widen(y))  # integers wrap first, as in torch
+    (result,) = floating(x)
+    distance = _norm(apart + eps, p).astype(jnp.real(result).dtype)
     return distance[..., None] if keepdim else distance
 
 

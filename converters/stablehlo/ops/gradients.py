@@ -66,3 +66,21 @@ def adaptive_avg_pool2d_backward(grad: Array, x: Array) -> Array:
     pool = _forward(aten._adaptive_avg_pool2d.default)
     _, transpose = jax.vjp(lambda x: pool(x, grad.shape[-2:]), x)
     return jnp.asarray(transpose(grad)[0])
+
+
+@lowers(aten.embedding_dense_backward.default)
+def embedding_dense_backward(
+    grad: Array,
+    indices: Array,
+    num_weights: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Array:
+    rows = indices.reshape(-1)
+    values = grad.reshape(rows.shape[0], grad.shape[-1])
+    zeros = jnp.zeros((num_weights, grad.shape[-1]), grad.dtype)
+    if scale_grad_by_freq:
+        counts = jnp.zeros(num_weights, grad.dtype).at[rows].add(1)
+        values = values / counts[rows][:, None]
+    values = jnp.where((rows == padding_idx)[:, None], 0, values)
+    return zeros.at[rows].add(values)

@@ -62,6 +62,8 @@ def inner(x: Array, y: Array) -> Array:
 
 @lowers(aten.kron.default)
 def kron(x: Array, y: Array) -> Array:
+    if x.dtype == bool and y.dtype == bool:
+        return jnp.kron(x.astype(jnp.uint8), y.astype(jnp.uint8)).astype(bool)
     return jnp.kron(x, y)
 
 
@@ -110,7 +112,20 @@ def addr(x: Array, a: Array, b: Array, *, beta: Number = 1, alpha: Number = 1) -
 def einsum(
     equation: str, tensors: Sequence[Array], *, path: Sequence[int] | None = None
 ) -> Array:
-    return jnp.einsum(equation.replace(" ", ""), *tensors)
+    equation = equation.replace(" ", "")
+    dtype = tensors[0].dtype
+    if jnp.issubdtype(dtype, jnp.integer) and _sums_one_alone(equation):
+        tensors = [tensor.astype(jnp.int64) for tensor in tensors]
+    return jnp.einsum(equation, *tensors)
+
+
+def _sums_one_alone(equation: str) -> bool:
+    """Whether an index of one operand only is summed: by torch.sum, so in 64 bits."""
+    left, arrow, kept = equation.partition("->")
+    count = {c: sum(c in term for term in left.split(",")) for c in left if c.isalpha()}
+    if not arrow:
+        kept = "".join(c for c in count if left.count(c) == 1)
+    return any(n == 1 and c not in kept for c, n in count.items())
 
 
 @lowers(aten.bilinear.default)

@@ -154,7 +154,7 @@ def slogdet(x: Array) -> tuple[Array, Array]:
 def logdet(x: Array) -> Array:
     sign, size = jnp.linalg.slogdet(x)
     if jnp.iscomplexobj(x):
-        return jnp.log(sign) + size
+        return jnp.asarray(jnp.log(sign) + size)
     return jnp.where(sign == -1, jnp.nan, size)
 
 

@@ -47,3 +47,57 @@ def test_avg_pool2d(compare, count_include_pad, divisor):
 def test_adaptive_avg_pool2d(compare, size):
     op = aten._adaptive_avg_pool2d_backward.default
     compare(op, r(2, 3, *size), r(2, 3, 9, 8), tol=TOL)
+
+
+@pytest.mark.parametrize("padding", [-1, 2])
+@pytest.mark.parametrize("by_frequency", [False, True])
+def test_embedding(compare, padding, by_frequency):
+    grad, rows = r(3, 4, 5), torch.randint(0, 6, (3, 4))
+    op = aten.embedding_dense_backward.default
+    compare(op, grad, rows, 7, padding, by_frequency, tol=TOL)
+
+
+X = torch.randn(2, 4, 6, 6)
+PLACES = aten.max_pool2d_with_indices(X, [2, 2], [2, 2])[1]
+STATISTICS = torch.randn(2, 4, 6, 1), torch.rand(2, 4, 6, 1) + 0.5
+ALL = [True, True, True]
+DECOMPOSED = {
+    "max_pool2d": (
+        lambda g: aten.max_pool2d_with_indices_backward(
+            g, X, [2, 2], [2, 2], [0, 0], [1, 1], False, PLACES
+        ),
+        r(2, 4, 3, 3),
+    ),
+    "group_norm": (
+        lambda g: aten.native_group_norm_backward(
+            g,
+            X,
+            STATISTICS[0][:, :2, 0, 0],
+            STATISTICS[1][:, :2, 0, 0],
+            torch.ones(4),
+            2,
+            4,
+            36,
+            2,
+            ALL,
+        )[:1],
+        r(2, 4, 6, 6),
+    ),
+    "layer_norm": (
+        lambda g: aten.native_layer_norm_backward(
+            g, X, [6], *STATISTICS, torch.ones(6), torch.ones(6), ALL
+        ),
+        r(2, 4, 6, 6),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DECOMPOSED)
+def test_those_that_torch_decomposes(check_module, name):
+    call, grad = DECOMPOSED[name]
+
+    class Backward(torch.nn.Module):
+        def forward(self, grad):
+            return call(grad)
+
+    check_module(Backward(), (grad,), tol=TOL)
