@@ -14,6 +14,7 @@ from types import ModuleType
 import torch
 from torch.export import ExportedProgram
 
+from tpu_export.converters.stablehlo.custom import forget
 from tpu_export.exporter.capture import Example
 from tpu_export.exporter.refusals import where
 from tpu_export.exporter.sources import EntryPoint, Source
@@ -90,6 +91,7 @@ def load_module(path: Path) -> ModuleType:
         raise ModelFileError(f"{path} is no Python file", hint=TEMPLATE)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    forget(name)
     try:
         spec.loader.exec_module(module)
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""The table of lowering rules: ATen overload -> a function of JAX arrays.
+"""The tables of lowering rules: ATen overload -> a function of JAX arrays.
 
 A rule takes the parameters of the overload's schema (tensors as JAX arrays; ints may be JAX
 dimension expressions) and returns an array, or a tuple for several results. Rules for
@@ -7,18 +7,51 @@ overloads that write to an argument return the new value instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 Target: TypeAlias = Literal["xla", "litert"]
+Platform: TypeAlias = Literal["tpu", "cpu"]
 Op: TypeAlias = OpOverload | HigherOrderOperator
 Rule: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Rule)
 
 _RULES: dict[tuple[Op, Target | None], Rule] = {}
 _BY_NAME: dict[tuple[str, Target | None], Rule] = {}
+
+
+class Place(NamedTuple):
+    """Where a rule of the user applies; None is everywhere."""
+
+    op: Op
+    target: Target | None = None
+    platform: Platform | None = None
+
+
+@dataclass(frozen=True)
+class Own:
+    """A rule of the user: who registered it, and where.
+
+    Attributes:
+        module: the globals of the code that did, which a second run of it makes anew.
+    """
+
+    rule: Rule
+    module: Mapping[str, Any] = field(repr=False)
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        name = getattr(self.rule, "__name__", type(self.rule).__name__)
+        return f"{name} at {Path(self.file).name}:{self.line}"
+
+
+# Of the user (custom.py): they win over ours.
+OWN: dict[Place, Own] = {}
 
 
 def lowers(*ops: Op, target: Target | None = None) -> Callable[[F], F]:
@@ -68,13 +101,26 @@ def lowers_named(name: str, *, target: Target | None = None) -> Callable[[F], F]
 
 
 def find_rule(op: Op, target: Target) -> Rule | None:
-    """Return the rule for `op` on `target`, or None; a user's own wins over one by name."""
+    """Return the rule for `op` on `target`, or None; a user's own wins over ours."""
+    own = OWN.get(Place(op, target)) or OWN.get(Place(op))
+    if own is not None:
+        return own.rule
     found = _RULES.get((op, target)) or _RULES.get((op, None))
     if found is not None or not isinstance(op, OpOverload):
         return found
     return _BY_NAME.get((op.name(), target)) or _BY_NAME.get((op.name(), None))
 
 
+def find_variants(op: Op, target: Target) -> dict[Platform, Rule]:
+    """Return the user's rules for `op` that hold on one platform only."""
+    return {
+        place.platform: own.rule
+        for place, own in OWN.items()
+        if place.op is op and place.platform is not None and target == "xla"
+    }
+
+
 def registered_ops() -> tuple[Op, ...]:
-    """Return every overload that has a rule."""
-    return tuple(dict.fromkeys(op for op, _ in _RULES))
+    """Return every overload that has a rule on every platform of some target."""
+    own = (place.op for place in OWN if place.platform is None)
+    return tuple(dict.fromkeys([*(op for op, _ in _RULES), *own]))

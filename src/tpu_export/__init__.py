@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tpu_export.converters.litert import LiteRtModel as LiteRtModel
-    from tpu_export.converters.stablehlo.registry import lowers as lowers
+    from tpu_export.converters.stablehlo.custom import lowers as lowers
     from tpu_export.exporter.capture import Captured as Captured
     from tpu_export.exporter.capture import capture as capture
     from tpu_export.exporter.stages import Compiled as Compiled
@@ -36,7 +36,7 @@ _HOME = {
     "capture": "exporter.capture",
     "export": "parity.export",
     "load": "runtime.program",
-    "lowers": "converters.stablehlo.registry",
+    "lowers": "converters.stablehlo.custom",
     "parity": "parity.check",
     "to_litert": "parity.litert",
 }
