@@ -5,7 +5,7 @@ Written for litert-converter 0.5; `probe` says whether the installed one has wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,54 @@ class Conversion:
             config.canonicalizing_inf_as_min_max_float = False
             config.enable_x64 = True
             api.run_convert_to_tfl_passes(merged, passmanager.PassManager(), config)
+            for operation in merged.body.operations:
+                if "tf.entry_function" in operation.attributes:
+                    _separate_results(operation)
             api.export_flatbuffer_to_file(merged.operation, str(path))
+
+
+def _separate_results(function: Any) -> None:
+    """Copy results that are arguments, or returned before, into tensors of their own.
+
+    CompiledModel gives garbage for them, or leaves them out.
+    """
+    block = function.regions[0].blocks[0]
+    seen = set(block.arguments)
+    results = block.operations[len(block.operations) - 1]
+    for position, value in enumerate(results.operands):
+        if value in seen:
+            with ir.InsertionPoint(results):
+                results.operands[position] = _copied(value)
+        seen.add(value)
+
+
+def _copied(value: Any) -> Any:
+    """Gather every row: the flatbuffer export would fold a reshape or an addition of 0."""
+    kind = ir.RankedTensorType(value.type)
+    if not kind.shape:
+        row = ir.RankedTensorType.get([1], kind.element_type)
+        return _reshaped(_copied(_reshaped(value, row)), kind)
+    rows = _indices(range(kind.shape[0]))
+    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0)
+    return ir.Operation.create(
+        "tfl.gather",
+        results=[kind],
+        operands=[value, rows],
+        attributes={"axis": number, "batch_dims": number},
+    ).result
+
+
+def _reshaped(value: Any, kind: Any) -> Any:
+    shape = _indices(kind.shape)
+    return ir.Operation.create("tfl.reshape", [kind], [value, shape]).result
+
+
+def _indices(values: Iterable[int]) -> Any:
+    array = np.array([*values], np.int32)
+    dense = ir.DenseElementsAttr.get(array, type=ir.IntegerType.get_signless(32))
+    return ir.Operation.create(
+        "tfl.pseudo_const", results=[dense.type], attributes={"value": dense}
+    ).result
 
 
 def operations(module: Any) -> list[tuple[str, Any]]:
