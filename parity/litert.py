@@ -118,7 +118,9 @@ def tflite(job: Job) -> Iterator[Pending]:
         dims = {
             n: s for c in job.signatures.values() for n, s in c.example_dims().items()
         }
-        candidate = build(programs, dims=dims)
+        draw = Samples(job.seed, job.second_inputs)
+        inputs = {n: _trial_inputs(c, draw) for n, c in job.signatures.items()}
+        candidate = build(programs, dims=dims, inputs=inputs)
         if not job.parity:
             candidate.checked()
     known: Sequence[Reference] = ()
@@ -161,4 +163,12 @@ def to_litert(
         else capture(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     )
     program = lower(captured, target="litert").program
-    return convert({captured.name: program}, dims=captured.example_dims())
+    inputs = {captured.name: _trial_inputs(captured, Samples())}
+    return convert(
+        {captured.name: program}, dims=captured.example_dims(), inputs=inputs
+    )
+
+
+def _trial_inputs(captured: Captured, samples: Samples) -> dict[str, Array]:
+    """Return the second inputs, which are like the example's: zeros would hide much."""
+    return flat_inputs(captured.signature, samples.of(captured)[-1])

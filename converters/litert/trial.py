@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from tpu_export.converters.litert.engines import ENGINES, Calls, Engine, run_cal
 from tpu_export.converters.litert.errors import LiteRtMismatchError
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.model import LiteRtModel
+from tpu_export.converters.litert.static import StaticProgram, litert_names
+from tpu_export.converters.stablehlo.arrays import as_numpy
+from tpu_export.runtime.signature import Slot
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,45 @@ class Candidate:
         for engine in ENGINES:
             self.run(engine)
         return self.model
+
+
+def answered(
+    name: str,
+    program: StaticProgram,
+    weights: Mapping[str, Any],
+    inputs: Mapping[str, Array] | None = None,
+) -> Trial:
+    """Make a trial of a signature: its initial state, and inputs given or drawn.
+
+    Args:
+        name: of the signature.
+        program: what XLA runs, and the converter took.
+        weights: the tensors that state slots start from.
+        inputs: by name.
+    """
+    generator = np.random.default_rng(0)
+    rest = program.spec.arguments[len(program.weights) :]
+    given = [
+        as_numpy(weights[s.name])
+        if s.kind == "state"
+        else (inputs or {}).get(s.name, draw(s, generator))
+        for s in rest
+    ]
+    results = program.run(given)
+    feeds = dict(zip(litert_names(rest, result=False), given, strict=True))
+    outputs = litert_names(program.spec.results, result=True)
+    return Trial(Calls(name, [feeds]), dict(zip(outputs, results, strict=True)))
+
+
+def draw(slot: Slot, generator: np.random.Generator) -> Array:
+    """Draw an input by its dtype: normal floats, fair booleans, integers 0 and 1.
+
+    An integer may be an index; any table but the least has a place 1.
+    """
+    shape = [d for d in slot.shape if isinstance(d, int)]
+    if slot.dtype.startswith("float"):
+        return generator.standard_normal(shape).astype(slot.dtype)
+    return generator.integers(0, 2, shape).astype(slot.dtype)
 
 
 def close(actual: Array, expected: Array) -> bool:

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.export import Dim
 
 from tpu_export.converters.litert import LiteRtModel, convert
 from tpu_export.converters.litert.adapter import probe
@@ -100,6 +101,27 @@ def test_several_signatures_in_one_file() -> None:
         )
 
 
+def test_dynamic_sizes_become_those_of_the_example() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attend = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.gelu(self.attend(x)).softmax(-1).reshape(x.shape[0], -1)
+
+    x, module = torch.randn(3, 5, 8), Block().eval()
+    shapes = {"x": {0: Dim("batch"), 1: Dim("length")}}
+    captured = capture(module, (x,), {}, dynamic_shapes=shapes)
+    program = lower(captured, target="litert").program
+    model = convert({"forward": program}, dims=captured.example_dims())
+    with torch.no_grad():
+        expected = module(x)
+    for engine in ("interpreter", "compiled"):
+        found = model.run(engine=engine, x=x.numpy())["output_0"]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
 def test_bytes_are_reproducible_and_gelu_is_one_op(tmp_path: Path) -> None:
     module = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Softmax(-1))
     first, second = (converted(module, torch.ones(2, 4)) for _ in range(2))
@@ -131,6 +153,16 @@ def test_constant_masks_keep_every_bit(right_in_both: Any) -> None:
         return [torch.where(mask, x, -x) for mask in masks]
 
     right_in_both(hide, torch.tensor(2.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int8, torch.bool])
+def test_results_that_share_a_tensor(right_in_both: Any, dtype: torch.dtype) -> None:
+    def share(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        z = x.reshape(-1)
+        return x, z, z, y, y, x
+
+    x = torch.tensor([[0, 1, 2], [3, 4, 0]]).to(dtype)
+    right_in_both(share, x, x[0, 1].clone())
 
 
 X = torch.randn(1, 4, 9, 9)

@@ -1,0 +1,109 @@
+"""A lowered signature with every size and every weight known: what the converter takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+
+import jax
+import numpy as np
+from jax import export
+from jax.extend import mlir
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from tpu_export.converters.litert.exchange import Array
+from tpu_export.converters.stablehlo.arrays import as_numpy
+from tpu_export.converters.stablehlo.program import LoweredProgram
+from tpu_export.runtime.devices import XLA_CPU_OPTIONS
+from tpu_export.runtime.signature import FunctionSpec, Slot
+from tpu_export.runtime.stablehlo import portable_callable, static_shape, static_shapes
+
+
+@dataclass(frozen=True)
+class StaticProgram:
+    """One signature.
+
+    Attributes:
+        module: portable StableHLO of main, without a dynamic size.
+        spec: its calling convention.
+        weights: main's leading arguments, by "kind/name".
+    """
+
+    module: bytes
+    spec: FunctionSpec
+    weights: Mapping[str, Array]
+
+    def run(self, given: Sequence[Array]) -> list[Array]:
+        """Return main's results on XLA:CPU, given its state and inputs in order."""
+        return _run(self.module, self.spec, [*self.weights.values(), *given])
+
+
+def static_program(program: LoweredProgram, dims: Mapping[str, int]) -> StaticProgram:
+    """Bind every dynamic dimension to a size, and compute what depends on weights only."""
+    spec, module = program.main.spec, program.main.module("cpu")
+    if any(isinstance(d, str) for s in spec.arguments for d in s.shape):
+        module = _refined(module, spec, dims)
+        spec = FunctionSpec(_bound(spec.arguments, dims), _bound(spec.results, dims))
+    return StaticProgram(module, spec, _weights(program))
+
+
+def litert_names(slots: Iterable[Slot], *, result: bool) -> list[str]:
+    """Return how LiteRT names slots: state, and inputs that come back, are qualified."""
+    return [
+        f"{s.kind}.{s.name}"
+        if s.kind == "state" or (result and s.kind == "input")
+        else s.name
+        for s in slots
+    ]
+
+
+def leading_slots(spec: FunctionSpec) -> list[Slot]:
+    """Return the arguments that become constants."""
+    return [s for s in spec.arguments if s.kind in ("weight", "prepared")]
+
+
+def _bound(slots: Sequence[Slot], dims: Mapping[str, int]) -> tuple[Slot, ...]:
+    return tuple(replace(s, shape=static_shape(s.shape, dims)) for s in slots)
+
+
+def _refined(module: bytes, spec: FunctionSpec, dims: Mapping[str, int]) -> bytes:
+    """Return a module whose sizes follow from static arguments, with these sizes."""
+    with jax.enable_x64(True):
+        function = jax.jit(portable_callable(module, spec, "cpu"), keep_unused=True)
+        called = export.export(function)(*static_shapes(spec.arguments, dims))
+    bytecode = BytesIO()
+    with ir.Context() as context:
+        stablehlo.register_dialect(context)
+        parsed = mlir.deserialize_portable_artifact(called.mlir_module_serialized)
+        parsed.operation.write_bytecode(bytecode)
+        refined = mlir.refine_polymorphic_shapes(bytecode.getvalue())
+        version = stablehlo.get_version_from_compatibility_requirement(
+            stablehlo.StablehloCompatibilityRequirement.WEEK_4
+        )
+        return bytes(mlir.serialize_portable_artifact(refined, version))
+
+
+def _weights(program: LoweredProgram) -> dict[str, Array]:
+    """Return main's weight and prepared arguments."""
+    prepared: dict[str, Array] = {}
+    if program.prepare is not None:
+        spec = program.prepare.spec
+        arrays = [as_numpy(program.weights[s.name]) for s in spec.arguments]
+        results = _run(program.prepare.module("cpu"), spec, arrays)
+        prepared = dict(zip((s.name for s in spec.results), results, strict=True))
+    return {
+        f"{s.kind}/{s.name}": prepared[s.name]
+        if s.kind == "prepared"
+        else as_numpy(program.weights[s.name])
+        for s in leading_slots(program.main.spec)
+    }
+
+
+def _run(module: bytes, spec: FunctionSpec, arrays: Sequence[Array]) -> list[Array]:
+    with jax.enable_x64(True):
+        function = jax.jit(portable_callable(module, spec, "cpu"), keep_unused=True)
+        lowered = function.lower(*static_shapes(spec.arguments, {}))
+        executable = lowered.compile(compiler_options=dict(XLA_CPU_OPTIONS))
+        return [np.asarray(y) for y in executable(*arrays)]
