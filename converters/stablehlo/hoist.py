@@ -8,13 +8,14 @@ each hoisted value paid by weights that main then no longer reads, or from the c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-Atom: TypeAlias = Any
+from tpu_export.converters.stablehlo.inline import Atom, inlined, lookup
+
 _CALLS = frozenset({"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call"})
 # A value that differs from its operand in rank only is made anew for free at each call;
 # stored, it would have a padded layout of its own on TPU (5-8 % of the cycles of a Llama).
@@ -77,26 +78,7 @@ class _Flat:
 
 
 def _flatten(jaxpr: Jaxpr) -> _Flat:
-    """Inline calls. Variables are made anew: JAX shares inner jaxprs between calls."""
-    equations: list[JaxprEqn] = []
-
-    def inline(body: Sequence[JaxprEqn], names: dict[Var, Atom]) -> None:
-        for eqn in body:
-            operands = [_renamed(v, names) for v in eqn.invars]
-            inner: Any = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
-            if _is_call(eqn, inner):
-                local = dict(zip(inner.jaxpr.invars, operands, strict=True))
-                inline(inner.jaxpr.eqns, local)
-                outs = [_renamed(v, local) for v in inner.jaxpr.outvars]
-                names.update(zip(eqn.outvars, outs, strict=True))
-            else:
-                fresh = [Var(v.aval) for v in eqn.outvars]
-                names.update(zip(eqn.outvars, fresh, strict=True))
-                equations.append(eqn.replace(invars=operands, outvars=fresh))
-
-    names: dict[Var, Atom] = {}
-    inline(jaxpr.eqns, names)
-    results = [_renamed(v, names) for v in jaxpr.outvars]
+    equations, results = inlined(jaxpr, _called)
     return _Flat(_alive(equations, results), results)
 
 
@@ -111,17 +93,15 @@ def _alive(equations: list[JaxprEqn], results: Sequence[Atom]) -> list[JaxprEqn]
     return kept[::-1]
 
 
-def _is_call(eqn: JaxprEqn, inner: Any) -> bool:
-    return (
+def _called(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[Atom]] | None:
+    inner: Any = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
+    is_call = (
         eqn.primitive.name in _CALLS
         and isinstance(inner, ClosedJaxpr)
         and not eqn.effects
         and not inner.consts
     )
-
-
-def _renamed(v: Atom, names: Mapping[Var, Atom]) -> Atom:
-    return names.get(v, v) if _is_var(v) else v
+    return (inner.jaxpr, eqn.invars) if is_call else None
 
 
 def _is_var(v: Atom) -> bool:
@@ -147,7 +127,7 @@ class _Known:
         names: dict[Var, Atom] = {}
         seen: dict[object, Sequence[Var]] = {}
         for eqn in flat.equations:
-            renamed = eqn.replace(invars=[_renamed(v, names) for v in eqn.invars])
+            renamed = eqn.replace(invars=[lookup(v, names) for v in eqn.invars])
             operands = [v for v in renamed.invars if _is_var(v)]
             if not eqn.effects and all(v in self.leaves for v in operands):
                 key = _key(renamed)
@@ -160,7 +140,7 @@ class _Known:
                 if leaves:  # iota and other constants are cheaper in main
                     self.candidates.add(len(self.equations))
             self.equations.append(renamed)
-        self.results = [_renamed(v, names) for v in flat.results]
+        self.results = [lookup(v, names) for v in flat.results]
         return self
 
 

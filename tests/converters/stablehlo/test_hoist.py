@@ -52,3 +52,14 @@ def test_split(name: str) -> None:
     np.testing.assert_allclose(got[0], function(*arrays), rtol=1e-4, atol=1e-2)
     total = sum(np.prod(s.shape) * s.dtype.itemsize for s in WEIGHTS)
     assert sum(np.asarray(v).nbytes for v in leading) <= (1 + SLACK) * total
+
+
+def test_what_is_inlined_keeps_its_place() -> None:
+    def function(x: Any) -> Any:
+        with jax.named_scope("net.act/aten.where/model.py:3"):
+            return jax.jit(lambda x: jnp.where(x > 0, x, 0))(x)
+
+    main = split(jax.make_jaxpr(function)(X), 0).main
+    assert {str(e.source_info.name_stack) for e in main.jaxpr.eqns} == {
+        "net.act/aten.where/model.py:3"
+    }
