@@ -34,7 +34,12 @@ def list_(as_json: bool) -> None:
     if as_json:
         print_json(
             [
-                {"name": e.name, "weights": e.weights, "description": e.description}
+                {
+                    "name": e.name,
+                    "weights": e.weights,
+                    "description": e.description,
+                    "licence": e.licence,
+                }
                 for e in entries
             ]
         )

@@ -96,13 +96,13 @@ def load_module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception | SystemExit):
             raise
         raise _import_error(path, error) from error
     return module
 
 
-def _import_error(path: Path, error: Exception) -> ModelImportError:
+def _import_error(path: Path, error: Exception | SystemExit) -> ModelImportError:
     if isinstance(error, SyntaxError):
         place = f"{Path(error.filename or path).name}:{error.lineno}"
         line = (error.text or "").strip()
@@ -146,7 +146,7 @@ def _call(module: ModuleType, name: str, *args: object) -> object:
         return function(*args)
     except TpuExportError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         place = where(error) or path.name
         raise FactoryError(
             f"{name}() fails at {place}: {type(error).__name__}: {error}",

@@ -193,6 +193,7 @@ IMPORT_ERRORS = [
     ("def f(:\n", ModelImportError, "syntax error at m.py:1"),
     ("x = 1\ny = 1 / 0\n", ModelImportError, "m.py:2: ZeroDivisionError"),
     ("import no_such_package\n", ModelImportError, "no_such_package"),
+    ("import sys\nsys.exit(0)\n", ModelImportError, "m.py:2: SystemExit"),
     ("", FactoryError, "has no get_model()"),
     ("def get_model():\n    return 3\n", FactoryError, "is a int"),
     (

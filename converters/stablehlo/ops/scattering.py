@@ -110,6 +110,9 @@ def scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Array:
+    if x.dtype == bool:
+        bits = (x.astype(jnp.uint8), dim, index, src.astype(jnp.uint8), reduce)
+        return scatter_reduce(*bits, include_self=include_self).astype(bool)
     start = x
     if not include_self:
         start = _scatter(x, dim, index, _identity(reduce, x.dtype))

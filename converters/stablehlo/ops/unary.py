@@ -12,6 +12,7 @@ import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.operands import floating, in_opmath, widen
+from tpu_export.converters.stablehlo.ops.special import digamma
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -45,7 +46,7 @@ _FLOAT: dict[Any, Callable[[Array], Array]] = {
     aten.deg2rad.default: lambda x: x * (np.pi / 180),
     aten.rad2deg.default: lambda x: x * (180 / np.pi),
     aten.lgamma.default: lax.lgamma,
-    aten.digamma.default: lax.digamma,
+    aten.digamma.default: digamma,
     aten.i0.default: lambda x: jax.scipy.special.i0(x),
     aten.special_i0e.default: lax.bessel_i0e,
     aten.special_i1.default: lambda x: jax.scipy.special.i1(x),
