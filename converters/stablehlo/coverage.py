@@ -18,7 +18,7 @@ from tpu_export.converters.stablehlo.functional import functionalize
 from tpu_export.converters.stablehlo.interpreter import FACTS, Interpreter
 from tpu_export.converters.stablehlo.location import module_path, source_line
 from tpu_export.converters.stablehlo.ops import registered_ops
-from tpu_export.converters.stablehlo.registry import Target
+from tpu_export.converters.stablehlo.registry import Target, find_variants
 from tpu_export.runtime.errors import TpuExportError
 
 Status = Literal["rule", "decomposed", "unsupported"]
@@ -38,6 +38,7 @@ class OpCoverage:
         status: has a rule, decomposes into ops that have one, or neither.
         places: "module.path (model.py:31)" of each occurrence.
         missing: ops of its decomposition that have no rule.
+        platforms: those for which the user has a rule beside the general one.
     """
 
     op: str
@@ -45,6 +46,7 @@ class OpCoverage:
     status: Status
     places: tuple[str, ...]
     missing: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
 
 
 class UnsupportedOpsError(TpuExportError):
@@ -59,6 +61,10 @@ class UnsupportedOpsError(TpuExportError):
             places = ", ".join(op.places[:_PLACES_SHOWN])
             more = len(op.places) - _PLACES_SHOWN
             via = f" through {', '.join(op.missing)}" if op.missing else ""
+            if op.platforms:
+                via += (
+                    f" (its rule for {' and '.join(op.platforms)} alone is not enough)"
+                )
             lines.append(
                 f"{op.op} x{op.count}{via} at {places}"
                 + (f" and {more} more" if more > 0 else "")
@@ -109,6 +115,7 @@ def _coverage(
                     for n in places
                 ),
                 missing=missing,
+                platforms=tuple(find_variants(op, target)),
             )
         )
     return sorted(found, key=lambda c: (-c.count, c.op))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,17 +31,24 @@ from tpu_export.converters.stablehlo.functional import functional_twin, is_in_pl
 from tpu_export.converters.stablehlo.location import scope
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.ops import find_rule, registered_ops
+from tpu_export.converters.stablehlo.platforms import by_platform
 from tpu_export.converters.stablehlo.refusals import refusal
-from tpu_export.converters.stablehlo.registry import Rule, Target
+from tpu_export.converters.stablehlo.registry import (
+    Rule,
+    Target,
+    find_own,
+    find_variants,
+)
+from tpu_export.converters.stablehlo.results import (
+    OwnRuleRaisedError,
+    check,
+    guarded,
+)
 from tpu_export.converters.stablehlo.shapes import PYTHON_OPS
 from tpu_export.runtime.errors import TpuExportError
 
 aten = torch.ops.aten
 
-# Its kernel keeps statistics in the dtype they are stored in; torch's tracing says float32.
-_ROUNDS_STATISTICS = frozenset(
-    {torch.ops.aten._native_batch_norm_legit_functional.default}
-)
 # They carry facts for torch, not work: lowering proves shapes itself.
 FACTS = frozenset(
     op
@@ -57,12 +63,6 @@ FACTS = frozenset(
     for overload in packet.overloads()
     for op in [getattr(packet, overload)]
 )
-
-
-class LoweringBugError(TpuExportError):
-    """A rule gave another shape or dtype than torch says."""
-
-    code = "TPX-0202"
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,13 @@ class Interpreter:
     ) -> None:
         try:
             self._call(node, values, simpler)
-        except (TpuExportError, TypeError, ValueError, NotImplementedError) as error:
+        except (
+            TpuExportError,
+            OwnRuleRaisedError,
+            TypeError,
+            ValueError,
+            NotImplementedError,
+        ) as error:
             if self.inner:
                 raise
             found = refusal(node, values, error, self.model_file)
@@ -166,16 +172,26 @@ class Interpreter:
             values[owner] = result
         else:
             values[node] = result
-        _check(node, result)
+        check(node, result)
 
     def _result(self, node: Node, args: Any, kwargs: Any) -> Any:
         rule = self.rule(node.target)
         found = chosen(node.target, rule, args, kwargs)
         if found is not None:
             return found
+        general = self._general(node, rule)
+        variants = find_variants(node.target, self.target)  # type: ignore[arg-type]
+        if not variants:
+            return general(*args, **kwargs)
+        calls = {name: guarded(node, own) for name, own in variants.items()}
+        return by_platform(general, calls, args, kwargs)
+
+    def _general(self, node: Node, rule: Rule | None) -> Rule:
+        """Return the rule that every platform can run."""
         if rule is None:
-            return self._decomposed(node, args, kwargs)
-        return rule(*args, **kwargs)
+            return lambda *args, **kwargs: self._decomposed(node, args, kwargs)
+        own = find_own(node.target, self.target)  # type: ignore[arg-type]
+        return rule if own is None else guarded(node, own)
 
     def rule(self, op: Any) -> Rule | None:
         """Return the rule for an op; in-place ops use their functional twin's."""
@@ -207,45 +223,3 @@ def constant(tensor: torch.Tensor) -> jax.Array:
             .view(dtype)
         )
     return jnp.asarray(np.array(dense.numpy()))
-
-
-def _check(node: Node, result: Any) -> None:
-    """Compare shape and dtype with what torch recorded of the results that are read.
-
-    Of others torch is not sure itself: embedding_bag's depend on whether it needs gradients.
-    """
-    expected = node.meta.get("val")
-    pairs = (
-        [(expected, result)]
-        if isinstance(expected, torch.Tensor)
-        else list(zip(expected, result, strict=False))
-        if isinstance(expected, tuple | list) and isinstance(result, tuple | list)
-        else []
-    )
-    for i, (want, got) in enumerate(pairs):
-        if len(pairs) > 1 and not _is_read(node, i):
-            continue
-        if not isinstance(want, torch.Tensor) or got is None:
-            continue
-        shape = tuple(getattr(got, "shape", ()))
-        same = len(shape) == want.dim() and all(
-            a == b
-            for a, b in zip(shape, want.shape, strict=True)
-            if isinstance(a, int) and isinstance(b, int)
-        )
-        rounded = i > 0 and node.target in _ROUNDS_STATISTICS
-        if not same or (got.dtype != DTYPES[want.dtype] and not rounded):
-            raise LoweringBugError(
-                f"the rule for {node.target} gave {got.dtype}{list(shape)} where torch "
-                f"has {want.dtype}{list(want.shape)}",
-                hint="this is a fault of tpu-export: please report it with the model",
-            )
-
-
-def _is_read(node: Node, position: int) -> bool:
-    """Whether a node reads the result at this position of a node with several."""
-    return any(
-        user.target is not operator.getitem or user.args[1] == position
-        for user in node.users
-        if user.target is not operator.getitem or user.users
-    )

@@ -20,6 +20,7 @@ from tpu_export.converters.stablehlo.coverage import check_coverage
 from tpu_export.converters.stablehlo.hoist import Split, split
 from tpu_export.converters.stablehlo.interpreter import Interpreter
 from tpu_export.converters.stablehlo.operands import DTYPES
+from tpu_export.converters.stablehlo.platforms import has_variants, resolved
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.converters.stablehlo.registry import Target
 from tpu_export.converters.stablehlo.shapes import input_shapes
@@ -34,7 +35,6 @@ from tpu_export.runtime.signature import (
 )
 
 _SEED = TensorSpec(RNG, (2,), "uint32")
-PLATFORMS = {"": "tpu", "cpu": "cpu"}
 
 
 def lower(
@@ -214,13 +214,17 @@ def _specs(parts: Split, traced: _Traced) -> tuple[FunctionSpec, FunctionSpec | 
 
 
 def _modules(closed: ClosedJaxpr, target: Target) -> dict[str, bytes]:
-    """Export for TPU, and for CPU where JAX lowers something differently there."""
-    modules: dict[str, bytes] = {}
-    platforms = PLATFORMS if target == "xla" else {"": "cpu"}
-    for variant, platform in platforms.items():
-        module = _export(closed, platform)
-        if variant == "" or module != modules[""]:
-            modules[variant] = module
+    """Export for TPU, and per platform where its program is another.
+
+    JAX lowers some things differently on CPU, and the user may have rules for one platform.
+    """
+    if target != "xla":
+        return {"": _export(resolved(closed, ""), "cpu")}
+    modules = {"": _export(resolved(closed, ""), "tpu")}
+    for platform in ("cpu", "tpu") if has_variants(closed) else ("cpu",):
+        module = _export(resolved(closed, platform), platform)
+        if module != modules[""]:
+            modules[platform] = module
     return modules
 
 

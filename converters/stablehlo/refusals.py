@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from torch.fx import Node
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.location import scope, source_line
+from tpu_export.converters.stablehlo.registry import Own
+from tpu_export.converters.stablehlo.results import OwnRuleRaisedError
 from tpu_export.runtime.errors import TpuExportError
 
 
@@ -32,6 +35,11 @@ def refusal(
         model_file: source lines are relative to its folder.
     """
     place = scope(node, model_file)
+    own = None
+    if isinstance(error, OwnRuleRaisedError):
+        own = error.own
+        assert isinstance(error.__cause__, Exception)
+        error = error.__cause__
     if isinstance(error, TpuExportError):
         if not hasattr(error, "place"):
             error.message += f", at {place}"
@@ -46,11 +54,27 @@ def refusal(
             hint="pass the size as a dynamic dimension of an input, or compute with the "
             "largest size and mask",
         )
+    if own is not None:
+        return RuleFailedError(
+            f"your rule for {node.target} ({own}) raised{_raised_at(error, own)} "
+            f"{type(error).__name__}: {_first_line(error)}, at {place}",
+            hint="it is called with the op's parameters, tensors as JAX arrays",
+        )
     return RuleFailedError(
         f"the rule for {node.target} failed at {place}: {_first_line(error)}",
         hint="this is a fault of tpu-export: please report it with the model; "
         "a rule of your own (tpu_export.lowers) can stand in",
     )
+
+
+def _raised_at(error: Exception, own: Own) -> str:
+    """Return " in line 12" of the user's file, the innermost one."""
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == own.file
+    ]
+    return f" in line {lines[-1]}" if lines else ""
 
 
 def _from_data(node: Node, values: Any) -> Node | None:

@@ -102,7 +102,7 @@ def lowers_named(name: str, *, target: Target | None = None) -> Callable[[F], F]
 
 def find_rule(op: Op, target: Target) -> Rule | None:
     """Return the rule for `op` on `target`, or None; a user's own wins over ours."""
-    own = OWN.get(Place(op, target)) or OWN.get(Place(op))
+    own = find_own(op, target)
     if own is not None:
         return own.rule
     found = _RULES.get((op, target)) or _RULES.get((op, None))
@@ -111,10 +111,15 @@ def find_rule(op: Op, target: Target) -> Rule | None:
     return _BY_NAME.get((op.name(), target)) or _BY_NAME.get((op.name(), None))
 
 
-def find_variants(op: Op, target: Target) -> dict[Platform, Rule]:
+def find_own(op: Op, target: Target) -> Own | None:
+    """Return the user's rule for `op` on every platform of `target`."""
+    return OWN.get(Place(op, target)) or OWN.get(Place(op))
+
+
+def find_variants(op: Op, target: Target) -> dict[Platform, Own]:
     """Return the user's rules for `op` that hold on one platform only."""
     return {
-        place.platform: own.rule
+        place.platform: own
         for place, own in OWN.items()
         if place.op is op and place.platform is not None and target == "xla"
     }

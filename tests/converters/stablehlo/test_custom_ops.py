@@ -12,7 +12,10 @@ from torch import nn
 
 import tpu_export
 from tpu_export.converters.stablehlo.custom import RegistrationError, forget
+from tpu_export.converters.stablehlo.refusals import RuleFailedError
 from tpu_export.converters.stablehlo.registry import OWN, find_rule
+from tpu_export.converters.stablehlo.results import LoweringBugError
+from tpu_export.exporter.capture import capture
 
 aten = torch.ops.aten
 
@@ -129,8 +132,92 @@ def test_the_same_definition_may_run_again() -> None:
         tpu_export.lowers(CUBE)(jnp.tanh)
     source = "import tpu_export\ntpu_export.lowers(op)(lambda x, scale=1.0: x)\n"
     for text in (source, "\n" + source):  # edited, and loaded again
-        exec(compile(text, "model.py", "exec"), {"__name__": "model", "op": cube_2()})
+        exec(
+            compile(text, "model.py", "exec"),
+            {"__name__": "model", "op": aten.erfc.default},
+        )
 
 
-def cube_2() -> Any:
-    return torch.ops.aten.erfc.default
+def lowered(function: Callable[..., Any], *args: torch.Tensor, **options: Any) -> Any:
+    return capture(Fn(function), args, **options).lower()
+
+
+FAULTS: dict[str, tuple[Callable[..., Any], str]] = {
+    "shape": (lambda x, scale: x[0], r"gave float32\[3\] where torch has torch.float32\[2, 3\]"),
+    "dtype": (lambda x, scale: x > 0, r"gave bool\[2, 3\] where"),
+    "a number": (lambda x, scale: 1.0, "gave a float where"),
+    "nothing": (lambda x, scale: None, "gave None where"),
+    "several": (lambda x, scale: (x, x), "gave a tuple where"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("platform", [None, "tpu"])
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_rule_that_gives_another_thing_is_named(name: str, platform: Any) -> None:
+    rule, words = FAULTS[name]
+    tpu_export.lowers(CUBE)(lambda x, scale: x)
+    forget(__name__) if platform is None else None
+    tpu_export.lowers(CUBE, platform=platform)(rule)
+    with pytest.raises(LoweringBugError, match=words) as caught:
+        lowered(lambda x: cube(x, 2.0), torch.randn(2, 3))
+    assert "your rule for tpx_custom.cube.default (<lambda> at test_cu" in str(caught)
+    assert ", at /tpx_custom.cube.default/test_custom_ops.py:" in caught.value.message
+    assert caught.value.hint.startswith("correct <lambda> at test_custom_ops.py:")
+
+
+@torch.library.custom_op("tpx_custom::halves", mutates_args=())
+def halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x[:1].clone(), x[1:].clone()
+
+
+halves.register_fake(lambda x: (x.new_empty(x[:1].shape), x.new_empty(x[1:].shape)))
+
+
+def test_the_number_of_results_is_checked() -> None:
+    tpu_export.lowers(halves)(lambda x: [x[:1]])
+    with pytest.raises(LoweringBugError, match="gave 1 results where torch has 2"):
+        lowered(lambda x: halves(x), torch.randn(2, 3))
+
+
+def test_a_rule_with_several_results(check_module: Any) -> None:
+    tpu_export.lowers(halves)(lambda x: [x[:1], x[1:]])
+    check_module(Fn(lambda x: halves(x)), (torch.randn(2, 3),))
+
+
+@pytest.mark.parametrize("platform", [None, "tpu"])
+def test_a_rule_that_raises_is_named(platform: Any) -> None:
+    def rule(x: Any, scale: float = 1.0) -> Any:
+        return {}["key"]
+
+    if platform:
+        tpu_export.lowers(CUBE)(lambda x, scale: x)
+    tpu_export.lowers(CUBE, platform=platform)(rule)
+    with pytest.raises(RuleFailedError) as caught:
+        lowered(lambda x: cube(x, 2.0), torch.randn(2, 3))
+    line = rule.__code__.co_firstlineno
+    words = f"raised in line {line + 1} KeyError: 'key', at /tpx_custom.cube"
+    assert words in caught.value.message
+    assert f"(rule at test_custom_ops.py:{line + 5})" in caught.value.message
+
+
+def test_a_rule_is_traced_as_jax_is_by_default(check_module: Any) -> None:
+    @tpu_export.lowers(CUBE)
+    def rule(x: Any, scale: float = 1.0) -> Any:
+        return x * x * x + jnp.zeros(x.shape)  # of float64, were x64 on
+
+    check_module(Fn(lambda x: cube(x)), (torch.randn(3, 4),))
+    check_module(Fn(lambda x: cube(x)), (torch.randn(3, 4, dtype=torch.float64),))
+
+
+def test_a_rule_of_a_dynamic_size(check_module: Any) -> None:
+    @tpu_export.lowers(CUBE)
+    def rule(x: Any, scale: float = 1.0) -> Any:
+        last = jnp.arange(x.shape[0]) == x.shape[0] - 1
+        return x * x * x * (x.shape[0] / x.shape[0]) + 0 * last[:, None]
+
+    check_module(
+        Fn(lambda x: cube(x)),
+        (torch.randn(3, 4),),
+        more=[(torch.randn(5, 4),)],
+        dynamic_shapes=(({0: torch.export.Dim("rows")},),),
+    )

@@ -1,0 +1,130 @@
+"""Rules for one platform beside the general one: both traced, one kept per program.
+
+A platform's rule may make a kernel that only that platform has (a Pallas call is a custom call
+of Mosaic on TPU). The portable program keeps the general rule, so that every platform runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from torch.utils import _pytree as pytree
+
+from tpu_export.converters.stablehlo.context import current, lowering
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
+from tpu_export.converters.stablehlo.inline import Atom, inlined
+from tpu_export.converters.stablehlo.registry import Platform
+
+Call: TypeAlias = Callable[..., Any]
+# No platform of JAX has such a name: JAX itself always takes the general rule.
+_MARK = "tpu_export."
+
+
+def by_platform(
+    general: Call, variants: Mapping[Platform, Call], args: Any, kwargs: Any
+) -> Any:
+    """Trace every rule on the same operands; `resolved` chooses among them later.
+
+    Raises:
+        UnsupportedOptionError: a rule draws random numbers, whose key cannot leave a branch.
+    """
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    places = [i for i, x in enumerate(leaves) if isinstance(x, jax.Array)]
+    operands = [leaves[i] for i in places]
+
+    def branch(rule: Call) -> Call:
+        def call(*arrays: Any) -> Any:
+            own = list(leaves)
+            for i, array in zip(places, arrays, strict=True):
+                own[i] = array
+            args, kwargs = pytree.tree_unflatten(own, spec)
+            return jax.tree.map(jnp.asarray, _tuples(rule(*args, **kwargs)))
+
+        _refuse_draws(call, operands)
+        return call
+
+    marked = {_MARK + name: branch(rule) for name, rule in variants.items()}
+    return lax.platform_dependent(*operands, default=branch(general), **marked)
+
+
+def has_variants(closed: ClosedJaxpr) -> bool:
+    """Whether a program has a rule for one platform anywhere."""
+    return any(
+        _marked(eqn) or any(map(has_variants, _inner(eqn))) for eqn in closed.jaxpr.eqns
+    )
+
+
+def resolved(closed: ClosedJaxpr, platform: str) -> ClosedJaxpr:
+    """Return the program for a platform; "" keeps the general rules only."""
+    if not has_variants(closed):
+        return closed
+
+    def body(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[Atom]] | None:
+        if not _marked(eqn):
+            return None
+        names = eqn.params["branches_platforms"]
+        wanted = next(
+            (i for i, own in enumerate(names) if own and _MARK + platform in own),
+            len(names) - 1,
+        )
+        return eqn.params["branches"][wanted].jaxpr, eqn.invars[1:]
+
+    equations, results = inlined(closed.jaxpr, body)
+    equations = [
+        eqn.replace(params=_params(eqn, platform))
+        for eqn in equations
+        if not _names_platforms(eqn.params.get("platforms"))
+    ]
+    jaxpr = closed.jaxpr.replace(eqns=equations, outvars=results)
+    return ClosedJaxpr(jaxpr, closed.consts)
+
+
+def _tuples(results: Any) -> Any:
+    return tuple(results) if isinstance(results, list) else results
+
+
+def _refuse_draws(call: Call, operands: Sequence[Any]) -> None:
+    trial = replace(current(), trial=True, drew=False)
+    with lowering(trial):
+        jax.eval_shape(call, *operands)
+    if trial.drew:
+        raise UnsupportedOptionError(
+            "an op with a rule for one platform draws random numbers",
+            hint="give the op one general rule (tpu_export.lowers without platform=)",
+        )
+
+
+def _marked(eqn: JaxprEqn) -> bool:
+    return _names_platforms(eqn.params.get("branches_platforms"))
+
+
+def _names_platforms(branches: Sequence[Sequence[str] | None] | None) -> bool:
+    return any(
+        name.startswith(_MARK) for names in branches or () if names for name in names
+    )
+
+
+def _inner(eqn: JaxprEqn) -> list[ClosedJaxpr]:
+    values = (x for value in eqn.params.values() for x in _several(value))
+    return [x for x in values if isinstance(x, ClosedJaxpr)]
+
+
+def _params(eqn: JaxprEqn, platform: str) -> dict[str, Any]:
+    return {
+        name: resolved(value, platform)
+        if isinstance(value, ClosedJaxpr)
+        else tuple(resolved(x, platform) for x in value)
+        if isinstance(value, tuple) and any(isinstance(x, ClosedJaxpr) for x in value)
+        else value
+        for name, value in eqn.params.items()
+    }
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple) else (value,)

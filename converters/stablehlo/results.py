@@ -1,0 +1,144 @@
+"""What a rule gave, compared with what torch recorded for the node."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import torch
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from tpu_export.converters.stablehlo.operands import DTYPES
+from tpu_export.converters.stablehlo.registry import Own
+from tpu_export.runtime.errors import TpuExportError
+
+# Its kernel keeps statistics in the dtype they are stored in; torch's tracing says float32.
+_ROUNDS_STATISTICS = frozenset(
+    {torch.ops.aten._native_batch_norm_legit_functional.default}
+)
+_WIDE = frozenset({"int64", "uint64", "float64", "complex128"})
+
+
+class LoweringBugError(TpuExportError):
+    """A rule gave another shape or dtype than torch says."""
+
+    code = "TPX-0202"
+
+
+class OwnRuleRaisedError(Exception):
+    """A rule of the user raised; what it raised is the cause."""
+
+    def __init__(self, own: Own) -> None:
+        super().__init__(str(own))
+        self.own = own
+
+
+def guarded(node: Node, own: Own) -> Callable[..., Any]:
+    """Return a rule of the user that says whose fault it is, and gives what was asked.
+
+    It is traced as JAX traces by default, without x64, unless the op has 64-bit tensors: Mosaic
+    refuses Pallas kernels whose index maps are of int64.
+
+    Raises:
+        OwnRuleRaisedError: it raised.
+        LoweringBugError: it gave another structure, shape or dtype than the op.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        wide = _is_wide(args, kwargs, node.meta.get("val"))
+        try:
+            with jax.enable_x64(wide):
+                result = own.rule(*args, **kwargs)
+        except TpuExportError:
+            raise
+        except Exception as error:  # whatever the user's code does
+            raise OwnRuleRaisedError(own) from error
+        _check_structure(node, own, result)
+        check(node, result, own)
+        return result
+
+    return call
+
+
+def check(node: Node, result: Any, own: Own | None = None) -> None:
+    """Compare shape and dtype with what torch recorded of the results that are read.
+
+    Of others torch is not sure itself: embedding_bag's depend on whether it needs gradients.
+    """
+    expected = node.meta.get("val")
+    pairs = (
+        [(expected, result)]
+        if isinstance(expected, torch.Tensor)
+        else list(zip(expected, result, strict=False))
+        if isinstance(expected, tuple | list) and isinstance(result, tuple | list)
+        else []
+    )
+    for i, (want, got) in enumerate(pairs):
+        if len(pairs) > 1 and not _is_read(node, i):
+            continue
+        if not isinstance(want, torch.Tensor) or got is None:
+            continue
+        rounded = i > 0 and node.target in _ROUNDS_STATISTICS
+        if not _same_shape(got, want) or not (
+            rounded or getattr(got, "dtype", None) == DTYPES[want.dtype]
+        ):
+            raise _wrong(node, own, _said(got), _said(want))
+
+
+def _is_wide(*values: Any) -> bool:
+    return any(
+        str(getattr(x, "dtype", "")).removeprefix("torch.") in _WIDE
+        for x in pytree.tree_leaves(values)
+    )
+
+
+def _check_structure(node: Node, own: Own, result: Any) -> None:
+    """Hold a rule of the user to an array for a tensor, and a tuple for several."""
+    expected = node.meta.get("val")
+    several = isinstance(expected, tuple | list)
+    if several and not isinstance(result, tuple | list):
+        raise _wrong(node, own, _said(result), f"{len(expected)} results")
+    if several and len(result) != len(expected):
+        raise _wrong(node, own, f"{len(result)} results", f"{len(expected)} results")
+    wants, gots = (expected, result) if several else ([expected], [result])
+    for want, got in zip(wants, gots, strict=True):
+        if isinstance(want, torch.Tensor) != hasattr(got, "dtype"):
+            raise _wrong(node, own, _said(got), _said(want))
+
+
+def _same_shape(got: Any, want: torch.Tensor) -> bool:
+    shape = tuple(getattr(got, "shape", ()))
+    return len(shape) == want.dim() and all(
+        a == b
+        for a, b in zip(shape, want.shape, strict=True)
+        if isinstance(a, int) and isinstance(b, int)
+    )
+
+
+def _said(value: Any) -> str:
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if dtype is not None and shape is not None:
+        return f"{dtype}{list(shape)}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _wrong(node: Node, own: Own | None, got: str, want: str) -> LoweringBugError:
+    if own is None:
+        rule = f"the rule for {node.target}"
+        hint = "this is a fault of tpu-export: please report it with the model"
+    else:
+        rule = f"your rule for {node.target} ({own})"
+        hint = f"correct {own}, or what the op's register_fake says"
+    return LoweringBugError(f"{rule} gave {got} where torch has {want}", hint=hint)
+
+
+def _is_read(node: Node, position: int) -> bool:
+    """Whether a node reads the result at this position of a node with several."""
+    return any(
+        user.target is not operator.getitem or user.args[1] == position
+        for user in node.users
+        if user.target is not operator.getitem or user.users
+    )
