@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import sympy
 import torch
@@ -16,21 +17,40 @@ from tpu_export.exporter.names import identifier, unique
 from tpu_export.exporter.refusals import DimRangeError
 from tpu_export.runtime.signature import Dim, DimSize, Shape
 
+# Torch's own lower bound of a symbol that is no axis by itself, such as b where x is 2*b.
+_UNPROVEN = 2
+
 
 @dataclass(frozen=True)
 class DimNames:
-    """The name of each torch symbol, and sizes written with these names."""
+    """The name of each torch symbol, and sizes written with these names.
+
+    Attributes:
+        names: of the dimension, by symbol.
+        offsets: dimension = symbol + offset, where torch took n - 1 for its symbol.
+        roots: the Dim that the user named, by symbol.
+    """
 
     names: Mapping[str, str] = field(default_factory=dict)
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    roots: Mapping[str, TorchDim] = field(default_factory=dict)
 
     def size(self, size: int | torch.SymInt) -> DimSize:
         """Return an int, or an expression in dimension names such as "2*seq + 1"."""
         if isinstance(size, int):
             return size
-        expression = size.node.expr
+        return self.expression(size.node.expr)
+
+    def expression(self, expression: sympy.Expr) -> DimSize:
+        """Return an expression of torch's symbols in dimension names."""
         if expression.is_Integer:
             return int(expression)
-        return str(_Printer(self.names).doprint(expression))
+        moved = {
+            symbol: symbol - self.offsets[str(symbol)]
+            for symbol in expression.free_symbols
+            if str(symbol) in self.offsets
+        }
+        return str(_Printer(self.names).doprint(expression.subs(moved)))
 
     def shape(self, shape: Sequence[int | torch.SymInt]) -> Shape:
         """Return a torch shape in dimension names."""
@@ -66,10 +86,15 @@ class _Printer(StrPrinter):  # type: ignore[misc]  # sympy ships no types
         return str(super()._print_Pow(power, rational))
 
     def _print_Max(self, largest: sympy.Expr) -> str:  # noqa: N802
-        return f"max({', '.join(sorted(map(self._print, largest.args)))})"
+        return self._nested("max", largest.args)
 
     def _print_Min(self, smallest: sympy.Expr) -> str:  # noqa: N802
-        return f"min({', '.join(sorted(map(self._print, smallest.args)))})"
+        return self._nested("min", smallest.args)
+
+    def _nested(self, function: str, sides: Iterable[sympy.Expr]) -> str:
+        """A loader's functions take two arguments each."""
+        first, *rest = sorted(map(self._print, sides))
+        return reduce(lambda a, b: f"{function}({a}, {b})", rest, str(first))
 
     def _binary(self, operator: str, left: sympy.Expr, right: sympy.Expr) -> str:
         return f"({self._operand(left)} {operator} {self._operand(right)})"
@@ -88,24 +113,45 @@ def name_dims(
         inputs: name and fake value of each input tensor.
         wanted: what dynamic_shapes says of each input: a Dim by axis, or None.
     """
-    given: dict[str, str] = {}
+    roots: dict[str, TorchDim] = {}
+    offsets: dict[str, int] = {}
     defaults: dict[str, str] = {}
     for (name, value), asked in zip(inputs, wanted, strict=True):
         for axis, expression in symbolic_axes(value):
-            symbols = sorted(expression.free_symbols, key=str)
+            symbols = sorted(map(str, expression.free_symbols))
             dim = axis_dims(asked).get(axis)
-            if len(symbols) == 1 and isinstance(dim, TorchDim):
-                root = getattr(dim, "root", dim)
-                if root is dim and not expression.is_Symbol:
-                    continue  # torch found a relation that the user did not write
-                given.setdefault(str(symbols[0]), root.__name__)
+            offset = _offset(expression, dim) if isinstance(dim, TorchDim) else None
+            known = symbols[0] in roots and not offsets.get(symbols[0])
+            if isinstance(dim, TorchDim) and offset is not None and not known:
+                roots[symbols[0]] = _root(dim)
+                offsets[symbols[0]] = offset
             for symbol in symbols:
-                defaults.setdefault(str(symbol), identifier(f"{name}_{axis}"))
+                defaults.setdefault(symbol, identifier(f"{name}_{axis}"))
+    given = {symbol: root.__name__ for symbol, root in roots.items()}
     merged = {symbol: given.get(symbol, name) for symbol, name in defaults.items()}
     first = sorted(merged, key=lambda symbol: symbol not in given)
-    return DimNames(
-        dict(zip(first, unique(merged[symbol] for symbol in first), strict=True))
-    )
+    names = zip(first, unique(merged[symbol] for symbol in first), strict=True)
+    return DimNames(dict(names), {s: n for s, n in offsets.items() if n}, roots)
+
+
+def _root(dim: TorchDim) -> TorchDim:
+    """Return b of 2*b, and b of b."""
+    root: TorchDim = getattr(dim, "root", dim)
+    return root
+
+
+def _offset(expression: sympy.Expr, dim: TorchDim) -> int | None:
+    """Return n where the root of `dim` is torch's symbol + n; None where it is not.
+
+    Then torch found a relation that the user did not write.
+    """
+    symbols = [*expression.free_symbols]
+    if len(symbols) != 1:
+        return None
+    derived = getattr(dim, "fn", lambda root: root)
+    slope = derived(1) - derived(0)
+    offset = sympy.expand(expression - derived(symbols[0])) / slope
+    return int(offset) if offset.is_Integer else None
 
 
 def symbolic_axes(value: torch.Tensor) -> Iterator[tuple[int, sympy.Expr]]:
@@ -127,12 +173,14 @@ def bounds(program: ExportedProgram, names: DimNames) -> tuple[Dim, ...]:
     ranges = {str(symbol): r for symbol, r in program.range_constraints.items()}
     dims = []
     for symbol, name in names.names.items():
-        low, high = 1, None
+        low, high, offset = 1, None, names.offsets.get(symbol, 0)
         if symbol in ranges:
-            low = max(int(ranges[symbol].lower), 1)
+            low = int(ranges[symbol].lower) + offset
             upper = ranges[symbol].upper
-            high = int(upper) if isinstance(upper, sympy.Integer) else None
-        dims.append(Dim(name, low, high))
+            high = int(upper) + offset if isinstance(upper, sympy.Integer) else None
+        if symbol in names.roots and low == _UNPROVEN:
+            low = min(low, names.roots[symbol].min)
+        dims.append(Dim(name, max(low, 1), high))
     return tuple(dims)
 
 
@@ -145,6 +193,7 @@ def check_ranges(asked: Iterable[object], dims: Sequence[Dim]) -> None:
     proven = {dim.name: dim for dim in dims}
     for part in asked:
         for dim in axis_dims(part).values():
+            dim = _root(dim) if isinstance(dim, TorchDim) else dim
             if not isinstance(dim, TorchDim) or dim.__name__ not in proven:
                 continue
             found = proven[dim.__name__]

@@ -1,6 +1,6 @@
 """torch.export, called so that as many models as possible are captured.
 
-Private switches of torch are used in this file only.
+Private switches of torch are used in this file and in symbolic_kernels.py only.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torch.fx.experimental import _config
 
 from tpu_export.exporter.entry import register_dataclasses
 from tpu_export.exporter.refusals import explain
+from tpu_export.exporter.symbolic_kernels import symbolic_kernels
 
 Shapes: TypeAlias = dict[str, object] | tuple[object, ...]
 Example: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
@@ -65,6 +66,7 @@ def _export(
         stack.enter_context(_quiet())
         if shapes is not None and not strict:
             stack.enter_context(_whole_recurrences(module))
+            stack.enter_context(symbolic_kernels())
         if not strict:
             stack.enter_context(_registered_outputs(module))
         return torch.export.export(

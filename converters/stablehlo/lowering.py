@@ -23,7 +23,7 @@ from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.platforms import has_variants, resolved
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.converters.stablehlo.registry import Target
-from tpu_export.converters.stablehlo.shapes import input_shapes
+from tpu_export.converters.stablehlo.shapes import input_shapes, spelled
 from tpu_export.runtime.devices import keep_off_missing_tpu
 from tpu_export.runtime.signature import (
     RNG,
@@ -270,5 +270,5 @@ def _shape(tensor: torch.Tensor) -> jax.ShapeDtypeStruct:
 
 
 def _slot(kind: Any, name: str, array: Any) -> Slot:
-    shape = tuple(d if isinstance(d, int) else str(d) for d in array.shape)
+    shape = tuple(map(spelled, array.shape))
     return Slot(kind, name, shape, jnp.dtype(array.dtype).name)

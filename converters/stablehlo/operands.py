@@ -14,6 +14,7 @@ import torch
 from jax import Array
 
 from tpu_export.converters.stablehlo import context
+from tpu_export.converters.stablehlo.reals import Real
 
 Number: TypeAlias = bool | int | float | complex
 Operand: TypeAlias = Array | Number
@@ -45,7 +46,7 @@ def torch_dtype(x: Operand) -> torch.dtype:
     """Return the torch dtype of an array, or of a Python number as torch infers it."""
     if isinstance(x, bool):
         return torch.bool
-    if isinstance(x, float):
+    if isinstance(x, float | Real):
         return torch.float32
     if isinstance(x, complex):
         return torch.complex64

@@ -5,6 +5,7 @@ Only the shapes of inputs are translated; every later shape is JAX's own.
 
 from __future__ import annotations
 
+import ast
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -14,17 +15,20 @@ import jax
 import torch
 from jax import export
 
+from tpu_export.converters.stablehlo.reals import OPERATORS, real, whole, whole_up
 from tpu_export.runtime.expressions import FUNCTIONS, evaluate
 from tpu_export.runtime.signature import Dim, TensorSpec
 
 PYTHON_OPS: dict[object, Callable[..., Any]] = {
     torch.sym_max: lambda a, b: jax.core.max_dim(a, b),
     torch.sym_min: lambda a, b: jax.core.min_dim(a, b),
-    torch.sym_float: lambda a: a if isinstance(a, float) else float(a),
-    torch.sym_int: lambda a: a,
+    **OPERATORS,
+    torch.sym_float: real,
+    torch.sym_int: whole,
     torch.sym_not: operator.not_,
-    math.trunc: lambda a: a,
-    math.floor: lambda a: a,
+    math.trunc: whole,
+    math.floor: whole,
+    math.ceil: whole_up,
     torch.sym_ite: lambda c, a, b: a if c else b,
 }
 
@@ -56,6 +60,33 @@ _FUNCTIONS = {
     "max": jax.core.max_dim,
     "min": jax.core.min_dim,
 }
+
+
+def spelled(size: Any) -> int | str:
+    """Return a size as an int, or in the grammar of dimension expressions.
+
+    JAX writes a power as "b^2".
+    """
+    if isinstance(size, int):
+        return size
+    text = str(size)
+    if "^" not in text:
+        return text
+    return ast.unparse(_Products().visit(ast.parse(text.replace("^", "**"))))
+
+
+class _Products(ast.NodeTransformer):
+    """Powers of whole exponents as products."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:  # ast's protocol
+        self.generic_visit(node)
+        match node:
+            case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int(n))):
+                product = base
+                for _ in range(n - 1):
+                    product = ast.BinOp(product, ast.Mult(), base)
+                return product
+        return node
 
 
 def _constraints(dim: Dim) -> list[str]:

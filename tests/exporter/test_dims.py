@@ -24,6 +24,7 @@ S, T = sympy.symbols("s77 s27", integer=True, positive=True)
         (PythonMod(S + 1, 4), "((seq + 1) % 4)"),
         (Max(S, T), "max(batch, seq)"),
         (Min(S, 8), "min(8, seq)"),
+        (Max(S, T, 4), "max(max(4, batch), seq)"),
         (S**2, "(seq*seq)"),
         ((S + 1) ** 2, "((seq + 1)*(seq + 1))"),
         (S * T, "batch*seq"),
@@ -63,7 +64,8 @@ def test_solve(expression: str, size: int, expected: tuple[str, int] | None) -> 
         (TorchDim("b", min=2, max=8), Dim("b", 3, 8), True),
         (TorchDim("b", min=2, max=8), Dim("b", 2, 7), True),
         (TorchDim("b", min=2), Dim("b", 2, 7), True),
-        (2 * TorchDim("b", min=2), Dim("b", 3, 8), False),
+        (2 * TorchDim("b", min=2), Dim("b", 3, 8), True),
+        (2 * TorchDim("b", min=2), Dim("b", 2, None), False),
     ],
 )
 def test_check_ranges(asked: object, found: Dim, narrowed: bool) -> None:

@@ -17,6 +17,7 @@ from jax import Array, lax
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.operands import widen
+from tpu_export.converters.stablehlo.reals import scaled_size
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -202,13 +203,13 @@ def _sizes(
 def _scaled_size(size: int, factor: float) -> int:
     if isinstance(size, int):
         return math.floor(size * factor)
-    if float(factor).is_integer():
-        return size * int(factor)
     if (1 / factor).is_integer():
         return size // int(1 / factor)
+    if (found := scaled_size(size, factor)) is not None:
+        return found
     raise UnsupportedOptionError(
         f"a dynamic size cannot be scaled by {factor}",
-        hint="use a whole factor (or one over it), or pass size= to interpolate",
+        hint="use a factor such as 2, 1.5 or 0.25, or pass size= to interpolate",
     )
 
 

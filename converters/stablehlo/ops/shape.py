@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
@@ -200,14 +201,21 @@ def repeat(x: Array, repeats: Sequence[int]) -> Array:
 
 @lowers(aten.diagonal.default, aten.diagonal_copy.default)
 def diagonal(x: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
-    return jnp.asarray(jnp.diagonal(x, offset, dim1, dim2))
+    sizes = x.shape[dim1], x.shape[dim2]
+    if all(isinstance(size, int) for size in sizes):
+        return jnp.asarray(jnp.diagonal(x, offset, dim1, dim2))
+    x = jnp.moveaxis(x, (dim1, dim2), (-2, -1))
+    row, column = max(-offset, 0), max(offset, 0)
+    shorter = jax.core.min_dim(sizes[0] - row, sizes[1] - column)
+    places = lax.iota(jnp.int32, jax.core.max_dim(shorter, 0))
+    return x[..., places + row, places + column]
 
 
 @lowers(aten.linalg_diagonal.default)
 def linalg_diagonal(
     x: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1
 ) -> Array:
-    return jnp.asarray(jnp.diagonal(x, offset, dim1, dim2))
+    return diagonal(x, offset, dim1, dim2)
 
 
 @lowers(aten.diag.default)

@@ -176,9 +176,12 @@ def split(x: Array, split_size: Dim, dim: int = 0) -> list[Array]:
     size = x.shape[axis(dim, x.ndim)]
     if isinstance(size, int) and size == 0:
         return [x]
-    count = (size + split_size - 1) // split_size
-    sizes = [split_size] * (int(count) - 1)
-    return split_with_sizes(x, [*sizes, size - split_size * (int(count) - 1)], dim)
+    count = 1
+    while not count * split_size >= size:  # a quotient of dimensions is no number
+        count += 1
+    return split_with_sizes(
+        x, [split_size] * (count - 1) + [size - split_size * (count - 1)], dim
+    )
 
 
 @lowers(aten.chunk.default, aten.unsafe_chunk.default)

@@ -72,6 +72,26 @@ def check_module(run_module: Any) -> Callable[..., Lowered]:
     return body
 
 
+@pytest.fixture
+def check_sizes(check_module: Any) -> Callable[..., Lowered]:
+    """check_sizes(model, dynamic_shapes, call, …): one capture, right at the shapes of each call.
+
+    A call is a shape for each input; a lone shape, and a lone entry of dynamic_shapes, stand
+    for a model with one input.
+    """
+
+    def body(model: Any, dynamic: Any, *calls: Any) -> Lowered:
+        torch.manual_seed(0)
+        shapes = [call if isinstance(call[0], tuple) else (call,) for call in calls]
+        first, *more = [tuple(map(torch.randn, call)) for call in shapes]
+        dynamic = dynamic if isinstance(dynamic, tuple) else (dynamic,)
+        return check_module(
+            model, first, more=more, dynamic_shapes=dynamic, tol=(1e-5, 1e-5)
+        )
+
+    return body
+
+
 def _compare(captured: Captured, got: Any, want: Any, limits: Any) -> None:
     tree = captured.signature.output_tree
     pairs = zip(flatten_like(tree, got), flatten_like(tree, want), strict=True)
