@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.converters.tpu.cost import CostReport
 from tpu_export.exporter.save import save
 from tpu_export.exporter.stages import compile_signatures, lower
@@ -86,7 +87,20 @@ def tpuexe(job: Job) -> Iterator[Pending]:
             for name, reports in compiled.report.items()
             for report in reports.values()
         ]
-        yield _PendingArtifact(writer, job, known, estimates)
+        notes = [_unproven(name) for name, p in programs.items() if _own_tpu(p)]
+        yield _PendingArtifact(writer, job, known, estimates, notes)
+
+
+def _own_tpu(program: LoweredProgram) -> bool:
+    functions = [program.main, *([program.prepare] if program.prepare else [])]
+    return any("tpu" in function.modules for function in functions)
+
+
+def _unproven(name: str) -> str:
+    return (
+        f'{name}: on TPU it has rules of your own (lowers(platform="tpu")), which are '
+        "compiled and not run: the proof is about the general rules"
+    )
 
 
 def _estimate(report: CostReport) -> dict[str, object]:

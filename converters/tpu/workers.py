@@ -22,6 +22,7 @@ from tpu_export.runtime.errors import TpuExportError
 
 log = logging.getLogger(__name__)
 _LAST_LINES: Final = 12
+_REASON: Final = 400  # the compiler quotes whole kernels in base64
 _CAUSE: Final = re.compile(r"^F\d{4} |Fatal|Check failed|^\w*Error\b")
 
 
@@ -134,8 +135,14 @@ class Workers:
 def _refusal(job: Job, answer: Mapping[str, object]) -> TpuExportError:
     if isinstance(memory := answer.get("out_of_memory"), dict):
         return OutOfMemoryError.from_json(memory)
-    reason = str(answer["refused"]).strip().splitlines() or ["no reason given"]
+    lines = str(answer["refused"]).strip().splitlines() or ["no reason given"]
+    kernel = "Mosaic" in lines[0] or "tpu_custom_call" in lines[0]
     return CompileRefusedError(
-        f"the compiler for {job.topology} refused the program: {reason[0]}",
-        hint="check the compiler options and the topology; -v shows all it said",
+        f"the compiler for {job.topology} refused the program: {lines[0][:_REASON]}",
+        hint=(
+            "a Pallas kernel of yours is not what Mosaic takes (docs/custom-ops.md)"
+            if kernel
+            else "check the compiler options and the topology"
+        )
+        + "; -v shows all it said",
     )
