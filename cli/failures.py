@@ -7,11 +7,13 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 
 from tpu_export.cli import verbosity
+from tpu_export.cli.results import only_results
 from tpu_export.runtime.errors import TpuExportError
 
 # What the caller gave does not fit: the command line itself, or the inputs of `run`.
@@ -45,9 +47,10 @@ def run_safely(command: click.Command, argv: Sequence[str]) -> int:
     as_json = "--json" in argv
     told = verbosity.start()
     try:
-        status = command.main(
-            args=list(argv), prog_name="tpu-export", standalone_mode=False, obj=told
-        )
+        with only_results() if as_json else nullcontext():
+            status = command.main(
+                args=list(argv), prog_name="tpu-export", standalone_mode=False, obj=told
+            )
     except TpuExportError as error:
         _tell(error.code, error.message, error.hint, as_json=as_json)
         return 2 if error.code in USAGE_CODES else 1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpu_export.cli.json_values import json_text
+from tpu_export.cli.results import results
 
 if TYPE_CHECKING:
     from tpu_export.exporter.progress import ProgressEvent
@@ -56,7 +57,7 @@ class ProgressLines:
 
 def print_json(value: object) -> None:
     """Print one JSON object."""
-    click.echo(json_text(value, default=str))
+    click.echo(json_text(value, default=str), file=results())
 
 
 def report_json(report: ParityReport | None) -> dict[str, object] | None:
