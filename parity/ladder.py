@@ -29,6 +29,8 @@ def compare_rung(
     rung: Rung,
     samples: Sequence[Sample],
     tolerance: float | None = None,
+    *,
+    training: bool = False,
 ) -> list[ParityRow]:
     """Run one rung and return a row for each output, written input and state slot."""
     run = rung.run(signature, samples)
@@ -50,7 +52,7 @@ def compare_rung(
                 add(f"input.{spec.name}", sample.origin, a, e)
     for name, expected in reference.state.items():
         add(f"state.{name}", "after all calls", run.state[name], expected)
-    return [_random(r) for r in rows] if random else rows
+    return [_random(r, training) for r in rows] if random else rows
 
 
 def row(
@@ -80,8 +82,11 @@ def row(
     )
 
 
-def _random(found: ParityRow) -> ParityRow:
+def _random(found: ParityRow, training: bool) -> ParityRow:
     """Torch's random stream is its own: only shape and dtype can be compared."""
     if found.passed or "shape" in found.note or "dtype" in found.note:
         return found
-    return replace(found, passed=None, note="the model draws random numbers")
+    note = "the model draws random numbers"
+    if training:  # dropout left on is a common cause
+        note += "; it is in training mode (call .eval() in get_model() unless that is meant)"
+    return replace(found, passed=None, note=note)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.exporter.capture import Captured
 from tpu_export.parity.eager import Array, Run, Sample, run_eager
@@ -16,11 +18,16 @@ from tpu_export.runtime.signature import RNG, Signature
 
 @dataclass(frozen=True)
 class Reference:
-    """One signature: its samples, and eager's results on them."""
+    """One signature: its samples, and eager's results on them.
+
+    Attributes:
+        training: whether the model, or a part of it, is in training mode.
+    """
 
     signature: Signature
     samples: Sequence[Sample]
     run: Run
+    training: bool = False
 
 
 def references(
@@ -40,7 +47,16 @@ def _reference(
 ) -> Reference:
     slots = [slot.name for slot in program.signature.state if slot.name != RNG]
     state = {name: program.weights[name] for name in slots}
-    return Reference(program.signature, samples, run_eager(captured, state, samples))
+    run = run_eager(captured, state, samples)
+    return Reference(program.signature, samples, run, _in_training(captured.model))
+
+
+def _in_training(model: object) -> bool:
+    """Whether a module, or the module of a bound method, is in training mode."""
+    module = getattr(model, "__self__", model)
+    return isinstance(module, torch.nn.Module) and any(
+        part.training for part in module.modules()
+    )
 
 
 def compare(
@@ -50,7 +66,9 @@ def compare(
     return [
         row
         for r in known
-        for row in compare_rung(r.signature, r.run, rung, r.samples, tolerance)
+        for row in compare_rung(
+            r.signature, r.run, rung, r.samples, tolerance, training=r.training
+        )
     ]
 
 
