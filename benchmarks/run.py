@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-MODELS = ("resnet50", "vit-b-16", "bert-base", "smollm2-135m")
+MODELS = ("resnet50", "vit-b-16", "bert-base", "smollm2-135m", "efficientnet-lite0")
 PACKAGES = ("torch", "jax", "jaxlib", "libtpu", "onnxruntime", "transformers", "numpy")
 
 
@@ -92,7 +92,7 @@ def ratio_section(results: dict[str, dict], key: str, unit: float) -> str:
     for name, r in results.items():
         ours = r[key]["tpuexe"]
         rows.append(
-            [name, f"{ours * unit:.1f}"]
+            [name, f"{ours * unit:.2f}"]
             + [f"{r[key][k] / ours:.2f}" for k in labels if k != "tpuexe"]
         )
     header = ["model", "tpuexe " + ("ms" if unit == 1e3 else "s")]
