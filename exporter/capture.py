@@ -26,6 +26,7 @@ from tpu_export.exporter.examples import example_of
 from tpu_export.exporter.programs import load_program
 from tpu_export.exporter.shapes import Shapes, asked_leaves, for_torch, plain_shapes
 from tpu_export.exporter.signature import read_signature, user_arguments
+from tpu_export.exporter.storable import check_storable
 from tpu_export.exporter.tracing import trace
 from tpu_export.runtime.signature import Signature
 
@@ -122,6 +123,7 @@ def capture(
         NotExportableError: torch.export refuses; says where and why.
         DimRangeError: the model does not hold for all sizes asked for.
         ProgramFileError: the .pt2 cannot be read.
+        UnsupportedValueError: no artifact can hold an input, a result or its name.
     """
     if isinstance(model, str | Path):
         model = load_program(Path(model))
@@ -147,4 +149,5 @@ def _captured(
     wanted: Sequence[object] = (),
 ) -> Captured:
     signature, symbols = read_signature(program, name, wanted)
+    check_storable(signature, program)
     return Captured(name, program, signature, symbols, None, example)

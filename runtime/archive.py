@@ -41,7 +41,7 @@ class ArtifactCorruptedError(TpuExportError):
             f"corrupted artifact: {what} (rule {rule})",
             hint="export it again, or copy it again and compare its checksum",
         )
-        self.rule = rule
+        self.rule, self.what = rule, what
 
 
 @dataclass(frozen=True)

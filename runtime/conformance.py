@@ -43,14 +43,19 @@ def check_manifest(manifest: Manifest) -> None:
         _require(bool(_TENSOR.match(weight.key)), "3.5", f"bad key of weight {name!r}")
     for name, program in manifest.programs.items():
         _require(name == program.signature.name, "3.5", f"{name!r} has another name")
-        _check_signature(program.signature, manifest.weights)
+        check_signature(program.signature, manifest.weights)
         _check_program(program, manifest.weights, f"program {name!r}")
     _check_shared_state(manifest)
     for executable in manifest.executables:
         _check_executable(executable, manifest)
 
 
-def _check_signature(signature: Signature, weights: dict[str, WeightRef]) -> None:
+def check_signature(signature: Signature, weights: dict[str, WeightRef]) -> None:
+    """Check one signature; `weights` are what its state may begin with.
+
+    Raises:
+        ArtifactCorruptedError: naming the rule that is broken, and where.
+    """
     name = signature.name
     _require(bool(_SIGNATURE.match(name)), "3.5", f"bad signature name {name!r}")
     where = f"signature {name!r}"

@@ -192,8 +192,12 @@ OUTPUTS: list[tuple[str, Callable[[torch.Tensor], object], list[str], object]] =
             "fields": [["left", {"leaf": 0}], ["right", {"leaf": 1}]],
         },
     ),
-    ("only constants", lambda x: 3, [], {"const": 3}),
-    ("static size", lambda x: x.shape[0], [], {"const": 2}),
+    (
+        "constants",
+        lambda x: (x + 1, 3, x.shape[0]),  # a static size is one
+        ["output_0"],
+        {"tuple": [{"leaf": 0}, {"const": 3}, {"const": 2}]},
+    ),
 ]
 
 
