@@ -67,6 +67,20 @@ class Bindings:
             for name, t in self.state.items()
         )
 
+    def placeholders(
+        self, stored: Mapping[str, Any], inputs: Sequence[Any]
+    ) -> list[Any]:
+        """Return a value for each placeholder of the graph, in order."""
+        feed = iter(inputs)
+        return [
+            stored[value]
+            if kind == "stored"
+            else next(feed)
+            if kind == "input"
+            else value
+            for kind, value in self._placeholders
+        ]
+
     def results(
         self,
         interpreter: Interpreter,
@@ -77,15 +91,7 @@ class Bindings:
         """Interpret the graph: outputs, new state, new values of mutated inputs."""
         stored = dict(zip(self.weights, weights, strict=True))
         stored |= dict(zip(self.state, state, strict=True))
-        feed = iter(inputs)
-        given = [
-            stored[value]
-            if kind == "stored"
-            else next(feed)
-            if kind == "input"
-            else value
-            for kind, value in self._placeholders
-        ]
+        given = self.placeholders(stored, inputs)
         _, values = interpreter.run(self.program.graph_module, given)
 
         def final(node: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -104,7 +104,7 @@ def _coverage(
     interpreter = Interpreter(target)
     found = []
     for op, places in nodes.items():
-        status, missing = _status(interpreter, places)
+        status, missing = how_lowered(interpreter, places)
         found.append(
             OpCoverage(
                 op=str(op),
@@ -131,9 +131,10 @@ def _calls(module: GraphModule) -> Iterator[Node]:
                     yield node
 
 
-def _status(
-    interpreter: Interpreter, nodes: list[Node]
+def how_lowered(
+    interpreter: Interpreter, nodes: Sequence[Node]
 ) -> tuple[Status, tuple[str, ...]]:
+    """Return the status of the op of some nodes, and what its decomposition lacks."""
     if nodes[0].target in _NEVER:
         return "unsupported", ()
     if interpreter.rule(nodes[0].target) is not None:

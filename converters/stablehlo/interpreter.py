@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo import context
@@ -66,6 +66,24 @@ FACTS = frozenset(
 
 
 @dataclass(frozen=True)
+class Facts:
+    """What a graph as a whole says about its nodes.
+
+    Attributes:
+        simpler: arguments for an attention that mean the same.
+        repeated: masks that an earlier node computed.
+    """
+
+    simpler: Mapping[Node, AttentionCall]
+    repeated: Mapping[Node, Node]
+
+    @classmethod
+    def of(cls, graph: Graph) -> Facts:
+        """Look at every node of a graph."""
+        return cls(attention_calls(graph), repeated_masks(graph))
+
+
+@dataclass(frozen=True)
 class Interpreter:
     """Interprets graphs for one target.
 
@@ -92,29 +110,34 @@ class Interpreter:
         """
         values: dict[Node, Any] = {}
         feed = iter(inputs)
-        simpler = attention_calls(module.graph)
-        repeated = repeated_masks(module.graph)
+        facts = Facts.of(module.graph)
         for node in module.graph.nodes:
             match node.op:
                 case "placeholder":
                     values[node] = next(feed)
                 case "get_attr":
-                    values[node] = self._attribute(module, str(node.target))
+                    values[node] = self.attribute(module, str(node.target))
                 case "output":
                     output = self._look(node.args[0], values)
                     check_outputs(output)
                     return output, values
-                case _ if node in repeated:
-                    values[node] = values[repeated[node]]
                 case _:
-                    self._explained(node, values, simpler.get(node))
+                    self.step(node, values, facts)
         message = "a graph without an output"
         raise AssertionError(message)
+
+    def step(self, node: Node, values: dict[Node, Any], facts: Facts) -> None:
+        """Run one call: its value, and what it writes to, go into `values`."""
+        if node in facts.repeated:
+            values[node] = values[facts.repeated[node]]
+        else:
+            self._explained(node, values, facts.simpler.get(node))
 
     def _look(self, arguments: Any, values: Mapping[Node, Any]) -> Any:
         return torch.fx.node.map_arg(arguments, lambda n: values[self.same.get(n, n)])
 
-    def _attribute(self, module: GraphModule, name: str) -> Any:
+    def attribute(self, module: GraphModule, name: str) -> Any:
+        """Return what a get_attr node stands for: a constant, or a graph as a function."""
         value: Any = module
         for part in name.split("."):
             value = getattr(value, part)

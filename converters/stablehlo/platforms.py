@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import jax
@@ -77,12 +78,25 @@ def resolved(closed: ClosedJaxpr, platform: str) -> ClosedJaxpr:
 
     equations, results = inlined(closed.jaxpr, body)
     equations = [
-        eqn.replace(params=_params(eqn, platform))
+        eqn.replace(params=_mapped(eqn, partial(resolved, platform=platform)))
         for eqn in equations
         if not _names_platforms(eqn.params.get("platforms"))
     ]
     jaxpr = closed.jaxpr.replace(eqns=equations, outvars=results)
     return ClosedJaxpr(jaxpr, closed.consts)
+
+
+def interpreted(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """Return the program with its Pallas kernels run by Pallas's interpreter, on any device."""
+    equations = [
+        eqn.replace(
+            params={**eqn.params, "interpret": True}
+            if eqn.primitive.name == "pallas_call"
+            else _mapped(eqn, interpreted)
+        )
+        for eqn in closed.jaxpr.eqns
+    ]
+    return ClosedJaxpr(closed.jaxpr.replace(eqns=equations), closed.consts)
 
 
 def _tuples(results: Any) -> Any:
@@ -115,11 +129,14 @@ def _inner(eqn: JaxprEqn) -> list[ClosedJaxpr]:
     return [x for x in values if isinstance(x, ClosedJaxpr)]
 
 
-def _params(eqn: JaxprEqn, platform: str) -> dict[str, Any]:
+def _mapped(
+    eqn: JaxprEqn, change: Callable[[ClosedJaxpr], ClosedJaxpr]
+) -> dict[str, Any]:
+    """Return an equation's parameters with the programs in them changed."""
     return {
-        name: resolved(value, platform)
+        name: change(value)
         if isinstance(value, ClosedJaxpr)
-        else tuple(resolved(x, platform) for x in value)
+        else tuple(map(change, value))
         if isinstance(value, tuple) and any(isinstance(x, ClosedJaxpr) for x in value)
         else value
         for name, value in eqn.params.items()

@@ -77,7 +77,7 @@ def check(node: Node, result: Any, own: Own | None = None) -> None:
         else []
     )
     for i, (want, got) in enumerate(pairs):
-        if len(pairs) > 1 and not _is_read(node, i):
+        if len(pairs) > 1 and not is_read(node, i):
             continue
         if not isinstance(want, torch.Tensor) or got is None:
             continue
@@ -135,7 +135,7 @@ def _wrong(node: Node, own: Own | None, got: str, want: str) -> LoweringBugError
     return LoweringBugError(f"{rule} gave {got} where torch has {want}", hint=hint)
 
 
-def _is_read(node: Node, position: int) -> bool:
+def is_read(node: Node, position: int) -> bool:
     """Whether a node reads the result at this position of a node with several."""
     return any(
         user.target is not operator.getitem or user.args[1] == position
