@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EINVAL
 from pathlib import Path
 from secrets import token_hex
 from typing import IO, TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import click
 
 from tpu_export.cli.failures import UsageError
-from tpu_export.cli.json_values import json_text, numbers
+from tpu_export.cli.inputs import read_inputs
+from tpu_export.cli.json_values import json_text
 from tpu_export.cli.verbosity import verbose_option
 
 if TYPE_CHECKING:
     from tpu_export.runtime.signature import Signature
-
-
-_UNREADABLE = (OSError, ValueError, TypeError, OverflowError, IndexError, BadZipFile)
 
 
 @click.command("run")
@@ -57,6 +52,7 @@ def command(
     """
     from tpu_export.runtime.program import load
 
+    check_target(target)
     with load(artifact, device=device, executables=executables) as program:
         names = list(program.signatures)
         name = signature or (names[0] if len(names) == 1 else "forward")
@@ -66,55 +62,6 @@ def command(
         origin = f"{name} on {program.device}: {program.origin[name]}"
     click.echo(origin, err=True)
     write_outputs(target, outputs)
-
-
-def read_inputs(source: str, signature: Signature) -> dict[str, Any]:
-    """Read arrays by name from .npz, .json, or JSON on standard input."""
-    import numpy as np
-
-    from tpu_export.runtime.tensors import numpy_dtype
-
-    try:
-        if source != "-" and Path(source).suffix == ".npz":
-            with np.load(source, allow_pickle=False) as file:
-                dtypes = {s.name: numpy_dtype(s.dtype) for s in signature.inputs}
-                return {n: _named(v, dtypes.get(n)) for n, v in file.items()}
-        if source != "-" and Path(source).suffix == ".npy":
-            return {signature.inputs[0].name: np.load(source, allow_pickle=False)}
-        text = sys.stdin.read() if source == "-" else Path(source).read_text()
-        values = json.loads(text)
-        dtypes = {spec.name: numpy_dtype(spec.dtype) for spec in signature.inputs}
-        return {n: _exact(v, dtypes.get(n)) for n, v in dict(values).items()}
-    except _UNREADABLE as error:
-        raise UsageError(
-            f"cannot read inputs from {source}: {error}",
-            hint='give a .npz, a .npy, or JSON such as {"x": [[1, 2]]}',
-        ) from error
-
-
-def _named(array: Any, dtype: Any) -> Any:
-    """Name the dtype of an array that .npz holds as nameless bytes (bfloat16)."""
-    nameless = dtype is not None and array.dtype.kind == "V" == dtype.kind
-    if nameless and array.dtype.itemsize == dtype.itemsize:
-        return array.view(dtype)
-    return array
-
-
-def _exact(value: Any, dtype: Any) -> Any:
-    """Make an array of JSON's numbers; a fraction is never cut to an integer.
-
-    Raises:
-        ValueError: the values are no integers, or no booleans, but must be.
-    """
-    import numpy as np
-
-    if getattr(dtype, "kind", "") in ("f", "V"):
-        value = numbers(value)
-    plain = np.array(value)
-    kinds = {"b": "b", "i": "iu", "u": "iu"}.get(getattr(dtype, "kind", ""), "biuf")
-    if dtype is not None and plain.size and plain.dtype.kind not in kinds:
-        raise ValueError(f"{plain.dtype} values where {dtype} is expected")
-    return np.array(value, dtype)
 
 
 def _arguments(signature: Signature, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -174,6 +121,19 @@ def _json(outputs: dict[str, Any]) -> str:
             hint="choose --output FILE.npz",
         )
     return json_text({n: v.tolist() for n, v in outputs.items()})
+
+
+def check_target(target: str) -> None:
+    """Refuse a file of another kind before the model runs.
+
+    Raises:
+        UsageError: it is no .npz, .json or -.
+    """
+    if target != "-" and Path(target).suffix not in (".npz", ".json"):
+        raise UsageError(
+            f"cannot write outputs to {target}: its ending is not .npz or .json",
+            hint="choose --output FILE.npz, FILE.json or -",
+        )
 
 
 def write_outputs(target: str, outputs: dict[str, Any]) -> None:

@@ -206,7 +206,12 @@ INPUTS = {
     "not JSON": ("{", 2, "cannot read inputs"),
     "ragged": ({"x": [[1, 2, 3, 4], [1]]}, 2, "cannot read inputs"),
     "text": ({"x": "four"}, 2, "cannot read inputs"),
-    "no object": ("[1]", 2, "cannot read inputs"),
+    "no object": ("[1]", 2, "it is a list, not an object"),
+    "a number": ("3", 2, "it is a single value, not an object"),
+    "nested deep": ("[" * 100_000, 2, "nested too deep"),
+    "above float32": ({"x": [[1e39, 1, 1, 1]] * 2}, 2, "1e+39 is outside the range of"),
+    "above float64": ('{"x": [[1e400]]}', 2, "1e400 is outside the range of float64"),
+    "name twice": ('{"x": [1], "x": [2]}', 2, "the name 'x' is there twice"),
 }
 
 
@@ -218,6 +223,32 @@ def test_inputs_of_run(tpx: Run, artifact: Path, tmp_path: Path, name: str) -> N
     status, _, err = tpx("run", artifact, "-i", source)
     assert status == expected
     assert words in err
+
+
+FILES = {
+    "garbage.npz": (b"garbage", "it is no .npz file"),
+    "garbage.npy": (b"garbage", "it is no .npy file"),
+    "cut.npz": (b"PK\3\4", "it is no .npz file"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_another_kind(
+    tpx: Run, artifact: Path, tmp_path: Path, name: str
+) -> None:
+    data, words = FILES[name]
+    (tmp_path / name).write_bytes(data)
+    status, _, err = tpx("run", artifact, "-i", tmp_path / name)
+    assert status == 2
+    assert words in err
+    assert "pickle" not in err
+
+
+def test_outputs_of_another_kind(tpx: Run, artifact: Path, tmp_path: Path) -> None:
+    argv = ["run", artifact, "-i", "nowhere.npz", "-o", tmp_path / "z.txt"]
+    status, _, err = tpx(*argv)  # before the inputs are read
+    assert status == 2
+    assert "its ending is not .npz or .json" in err
 
 
 def test_wrong_dtype_of_run(tpx: Run, artifact: Path, tmp_path: Path) -> None:
