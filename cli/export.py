@@ -53,7 +53,7 @@ def command(
     check(target, names)
     found = source(text)
     final = Path(output or settings.get("output") or f"{found.name}{TARGETS[target]}")
-    check_output(final)
+    check_output(final, target)
     result = export_source(found, target, final, names, options)
     if options["as_json"]:
         print_json({**result.to_json(), "parity": report_json(result.parity)})
@@ -75,13 +75,25 @@ def check(target: str, topologies: tuple[str, ...]) -> None:
         parse_topology(name)
 
 
-def check_output(output: Path) -> None:
+def check_output(output: Path, target: str = "cloud-tpu") -> None:
     """Refuse a place that cannot be written to before minutes of work, not after."""
+    hint = "choose another --output"
     if not os.access(output.parent, os.W_OK):
         reason = "no permission" if output.parent.is_dir() else "no such folder"
-        raise UsageError(
-            f"cannot write {output}: {reason}", hint="choose another --output"
+    elif (
+        target == "stablehlo"
+        and output.exists()
+        and not (output / "manifest.json").is_file()
+    ):
+        reason = "it exists and is no result of an earlier export"
+    elif target != "stablehlo" and output.is_dir():
+        reason = "it is a folder"
+        hint = (
+            f"name a file in it, such as --output {output / 'model'}{TARGETS[target]}"
         )
+    else:
+        return
+    raise UsageError(f"cannot write {output}: {reason}", hint=hint)
 
 
 def export_source(

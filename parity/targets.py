@@ -80,7 +80,7 @@ def tpuexe(job: Job) -> Iterator[Pending]:
     kept = golden(known, max(GOLDEN_BYTES, weights // GOLDEN_SHARE))
     with ExitStack() as stack:
         with stage("write", str(job.output)):
-            writing = save(job.output, programs, compiled.targets, kept)
+            writing = save(_file(job), programs, compiled.targets, kept)
             writer = stack.enter_context(writing)
         estimates = [
             {"signature": name, **_estimate(report)}
@@ -89,6 +89,14 @@ def tpuexe(job: Job) -> Iterator[Pending]:
         ]
         notes = [_unproven(name) for name, p in programs.items() if _own_tpu(p)]
         yield _PendingArtifact(writer, job, known, estimates, notes)
+
+
+def _file(job: Job) -> Path:
+    """Return the file to write: for a folder of StableHLO one beside it, then unpacked."""
+    if job.target != "stablehlo":
+        return job.output
+    folder = job.output.resolve()  # it may be there already, from an earlier export
+    return folder.parent / f".{folder.name}.tpuexe"
 
 
 def _own_tpu(program: LoweredProgram) -> bool:

@@ -137,17 +137,31 @@ def test_errors_are_json_on_request(tpx: Run, tmp_path: Path) -> None:
     assert err == ""
 
 
-@pytest.mark.parametrize(
-    ("place", "expected", "code"),
-    [("nowhere/m.tpuexe", 2, "TPX-0002"), ("folder", 1, "TPX-0404")],
-)
-def test_output_not_writable(
-    tpx: Run, model: Path, place: str, expected: int, code: str
-) -> None:
+PLACES = {
+    "no folder": ("cloud-tpu", "nowhere/m.tpuexe", "no such folder"),
+    "a folder": ("cloud-tpu", "folder", "folder/model.tpuexe"),
+    "a folder for .tflite": ("litert", "folder", "folder/model.tflite"),
+    "another's folder": ("stablehlo", "folder", "no result of an earlier export"),
+    "a file": ("stablehlo", "model.py", "no result of an earlier export"),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_output_not_writable(tpx: Run, model: Path, name: str) -> None:
+    target, place, words = PLACES[name]
     (model.parent / "folder").mkdir()
-    status, _, err = tpx(model, "-t", "none", "-o", model.parent / place, "-q")
-    assert status == expected
-    assert f"[{code}]" in err
+    place = str(model.parent / place)
+    status, _, err = tpx(model, "--target", target, "-t", "none", "-o", place)
+    assert status == 2
+    assert "[TPX-0002]" in err
+    assert words in err
+    assert "capture" not in err  # no work was done
+
+
+def test_a_folder_of_stablehlo_is_written_again(tpx: Run, model: Path) -> None:
+    argv = [model, "--target", "stablehlo", "-t", "none", "-q", "--no-parity"]
+    for _ in range(2):
+        assert tpx(*argv, "-o", model.parent / "s")[0] == 0
 
 
 def test_disk_full(model: Path, tmp_path: Path) -> None:
