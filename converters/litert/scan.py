@@ -50,4 +50,45 @@ def _dilated(operation: Any) -> str | None:
     return "a dilated input comes out wrong" if any(v != 1 for v in values) else None
 
 
-_CHECKS: dict[str, Callable[[Any], str | None]] = {"stablehlo.convolution": _dilated}
+def _padded_partly(operation: Any) -> str | None:
+    """Take padding that is SAME on the padded axes: the converter pads the others too."""
+    body = operation.regions[0].blocks[0].operations
+    if not any(op.name == "stablehlo.maximum" for op in body):
+        return None
+    if "padding" not in operation.attributes:
+        return None
+    listed = list(operation.attributes["padding"])
+    pads = list(zip(listed[::2], listed[1::2], strict=True))
+    pairs = list(zip(pads, _same_padding(operation), strict=True))
+    padded = [pad == same for pad, same in pairs if any(pad)]
+    if padded and all(padded) and any(pad != same for pad, same in pairs):
+        return "a maximum over windows padded on some axes only comes out wrong"
+    return None
+
+
+def _same_padding(operation: Any) -> list[tuple[int, int]]:
+    """Return the padding with which every stride begins a window, on each axis."""
+    sizes = operation.operands[0].type.shape
+
+    def given(name: str) -> list[int]:
+        found = name in operation.attributes
+        return list(operation.attributes[name]) if found else [1] * len(sizes)
+
+    result = []
+    for size, window, stride, dilation in zip(
+        sizes,
+        given("window_dimensions"),
+        given("window_strides"),
+        given("window_dilations"),
+        strict=True,
+    ):
+        steps = -(-size // stride) - 1
+        total = max(steps * stride + dilation * (window - 1) + 1 - size, 0)
+        result.append((total // 2, total - total // 2))
+    return result
+
+
+_CHECKS: dict[str, Callable[[Any], str | None]] = {
+    "stablehlo.convolution": _dilated,
+    "stablehlo.reduce_window": _padded_partly,
+}

@@ -37,6 +37,7 @@ from tpu_export.converters.stablehlo.ops import norms as norms
 from tpu_export.converters.stablehlo.ops import padding as padding
 from tpu_export.converters.stablehlo.ops import polynomials as polynomials
 from tpu_export.converters.stablehlo.ops import pooling as pooling
+from tpu_export.converters.stablehlo.ops import pooling_litert as pooling_litert
 from tpu_export.converters.stablehlo.ops import quantized as quantized
 from tpu_export.converters.stablehlo.ops import random as random
 from tpu_export.converters.stablehlo.ops import recurrent as recurrent

@@ -14,7 +14,7 @@ import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.operands import spread, widen
-from tpu_export.converters.stablehlo.registry import Target, lowers
+from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
 
@@ -42,7 +42,7 @@ class Windows:
         return lax.iota(jnp.int32, self.out) * self.stride - self.padding
 
 
-def _windows(
+def windows_of(
     x: Array,
     kernel: Sequence[int],
     stride: Sequence[int],
@@ -51,6 +51,7 @@ def _windows(
     ceil_mode: bool,
     rank: int,
 ) -> list[Windows]:
+    """Return the windows of each spatial axis."""
     kernel = spread(kernel, rank)
     settings = zip(
         x.shape[-rank:],
@@ -74,9 +75,10 @@ def _out(
     return jax.core.min_dim((room + stride - 1) // stride + 1, last)
 
 
-def _reduce_windows(
+def reduce_windows(
     x: Any, init: Any, function: Callable[..., Any], windows: Sequence[Windows]
 ) -> Any:
+    """Reduce each window of the trailing axes."""
     lead = (x[0] if isinstance(x, tuple) else x).ndim - len(windows)
     return lax.reduce_window(
         x,
@@ -89,13 +91,14 @@ def _reduce_windows(
     )
 
 
-def _lowest(dtype: np.dtype[Any]) -> Any:
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """Return what no element is less than."""
     if jnp.issubdtype(dtype, jnp.floating):
         return np.array(-np.inf, dtype)[()]
     return np.array(np.iinfo(dtype).min, dtype)[()]
 
 
-def _max_pool(
+def max_pool(
     x: Array,
     kernel_size: Sequence[int],
     stride: Sequence[int] = (),
@@ -105,13 +108,14 @@ def _max_pool(
     *,
     rank: int,
 ) -> Array:
+    """Take the greatest element of each window."""
     args = (kernel_size, stride, padding, dilation, ceil_mode, rank)
-    windows = _windows(x, *args)
-    y: Array = _reduce_windows(x, _lowest(x.dtype), lax.max, windows)
+    windows = windows_of(x, *args)
+    y: Array = reduce_windows(x, lowest(x.dtype), lax.max, windows)
     return y
 
 
-def _flat_indices(x: Array, rank: int) -> Array:
+def flat_indices(x: Array, rank: int) -> Array:
     """Return each element's index within its plane."""
     shape = x.shape[-rank:]
     size = reduce(lambda a, b: a * b, shape)
@@ -137,49 +141,11 @@ def _max_pool_with_indices(
     rank: int,
 ) -> tuple[Array, Array]:
     args = (kernel_size, stride, padding, dilation, ceil_mode, rank)
-    windows = _windows(x, *args)
-    init = (_lowest(x.dtype), np.int64(np.iinfo(np.int64).max))
-    pair = (x, _flat_indices(x, rank))
-    y, indices = _reduce_windows(pair, init, _later, windows)
+    windows = windows_of(x, *args)
+    init = (lowest(x.dtype), np.int64(np.iinfo(np.int64).max))
+    pair = (x, flat_indices(x, rank))
+    y, indices = reduce_windows(pair, init, _later, windows)
     return y, indices
-
-
-def _max_pool_with_indices_litert(
-    x: Array,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] | int = 0,
-    dilation: Sequence[int] | int = 1,
-    ceil_mode: bool = False,
-    *,
-    rank: int,
-) -> tuple[Array, Array]:
-    # LiteRT gets a window of pairs wrong: stack the window's elements and reduce them.
-    args = (kernel_size, stride, padding, dilation, ceil_mode, rank)
-    windows = _windows(x, *args)
-    big = np.int64(np.iinfo(np.int32).max)
-    values = _stacked(x, _lowest(x.dtype), windows)
-    places = _stacked(_flat_indices(x, rank), big, windows)
-    y = jnp.max(values, axis=0)
-    hit = (values == y) | (values != values)
-    return y, jnp.min(jnp.where(hit, places, big), axis=0)
-
-
-def _stacked(x: Array, fill: Any, windows: Sequence[Windows]) -> Array:
-    """Return the elements of each window as a new leading axis."""
-    lead = x.ndim - len(windows)
-    config = [(0, 0, 0)] * lead + [(*w.pads, 0) for w in windows]
-    x = lax.pad(x, jnp.asarray(fill, x.dtype), config)
-    pieces = [x]
-    for dim, w in enumerate(windows, start=lead):
-        span = (w.out - 1) * w.stride + 1
-        starts = [k * w.dilation for k in range(w.kernel)]
-        pieces = [
-            lax.slice_in_dim(p, s, s + span, w.stride, dim)
-            for p in pieces
-            for s in starts
-        ]
-    return jnp.stack(pieces)
 
 
 def _counts(w: Windows, include_pad: bool) -> Array:
@@ -191,7 +157,7 @@ def _counts(w: Windows, include_pad: bool) -> Array:
     return ends - starts
 
 
-def _avg_pool(
+def avg_pool(
     x: Array,
     kernel_size: Sequence[int],
     stride: Sequence[int] = (),
@@ -202,10 +168,11 @@ def _avg_pool(
     *,
     rank: int,
 ) -> Array:
-    windows = _windows(x, kernel_size, stride, padding, 1, ceil_mode, rank)
+    """Average each window as torch counts its elements."""
+    windows = windows_of(x, kernel_size, stride, padding, 1, ceil_mode, rank)
     wide = widen(x)
     zero = np.zeros((), wide.dtype)[()]
-    total: Array = _reduce_windows(wide, zero, lax.add, windows)
+    total: Array = reduce_windows(wide, zero, lax.add, windows)
     whole = all(w.padding == 0 for w in windows) or count_include_pad
     if divisor_override is not None:
         divisor = jnp.asarray(divisor_override, wide.dtype)
@@ -219,69 +186,19 @@ def _avg_pool(
     return (total / divisor).astype(x.dtype)
 
 
-def _avg_pool_litert(
-    x: Array,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] | int = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    rank: int,
-) -> Array:
-    # LiteRT has a fast op for windows without padding only: pad before them.
-    pads = spread(padding, rank)
-    if any(pads) and count_include_pad and not ceil_mode:
-        config = [(0, 0, 0)] * (x.ndim - rank) + [(p, p, 0) for p in pads]
-        x, padding = lax.pad(x, jnp.zeros((), x.dtype), config), 0
-    rest = (ceil_mode, count_include_pad, divisor_override)
-    return _avg_pool(x, kernel_size, stride, padding, *rest, rank=rank)
-
-
-def _as_images(pool: Callable[..., Array]) -> Callable[..., Array]:
-    """Run a pool of sequences as one of images a pixel wide: LiteRT has no other."""
-
-    def rule(
-        x: Array,
-        kernel_size: Sequence[int],
-        stride: Sequence[int] = (),
-        padding: Sequence[int] | int = 0,
-        *rest: Any,
-    ) -> Array:
-        kernel, pads = spread(kernel_size, 1), spread(padding, 1)
-        steps = (*(spread(stride, 1) if stride else kernel), 1)
-        wide = [(*v, 1) if isinstance(v, Sequence) else v for v in rest]
-        return pool(x[..., None], (*kernel, 1), steps, (*pads, 0), *wide)[..., 0]
-
-    return rule
-
-
 _RULES: dict[str, Callable[..., Any]] = {
-    "max_pool{}d.default": _max_pool,
+    "max_pool{}d.default": max_pool,
     "max_pool{}d_with_indices.default": _max_pool_with_indices,
-    "avg_pool{}d.default": _avg_pool,
+    "avg_pool{}d.default": avg_pool,
 }
 
 
-def _overload(name: str, rank: int) -> Any:
+def overload(name: str, rank: int) -> Any:
+    """Return an overload such as "max_pool{}d.default" of a rank."""
     packet, overload = name.format(rank).split(".")
     return getattr(getattr(aten, packet), overload)
 
 
-_LITERT: Target = "litert"
 for _rank in (1, 2, 3):
     for _name, _rule in _RULES.items():
-        lowers(_overload(_name, _rank))(partial(_rule, rank=_rank))
-    lowers(_overload("max_pool{}d_with_indices.default", _rank), target=_LITERT)(
-        partial(_max_pool_with_indices_litert, rank=_rank)
-    )
-    if _rank > 1:
-        lowers(_overload("avg_pool{}d.default", _rank), target=_LITERT)(
-            partial(_avg_pool_litert, rank=_rank)
-        )
-for _op, _pool in (
-    (aten.max_pool1d.default, _max_pool),
-    (aten.avg_pool1d.default, _avg_pool_litert),
-):
-    lowers(_op, target=_LITERT)(_as_images(partial(_pool, rank=2)))
+        lowers(overload(_name, _rank))(partial(_rule, rank=_rank))

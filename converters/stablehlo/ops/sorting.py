@@ -125,6 +125,9 @@ def topk_rounds(
         return x, jnp.zeros((), jnp.int64)
     if not isinstance(k, int) or k > MAX_ROUNDS:
         raise _refused(f"topk with k={k} > {MAX_ROUNDS}")
+    if jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize < 4:
+        wide = topk_rounds(x.astype(jnp.int32), k, dim, largest, sorted)
+        return wide[0].astype(x.dtype), wide[1]  # LiteRT has extremes of 32 bits
     dim = axis(dim, x.ndim)
     places = lax.broadcasted_iota(jnp.int32, x.shape, dim)
     free = jnp.ones(x.shape, bool)
@@ -139,15 +142,25 @@ def topk_rounds(
 
 
 def _best(x: Array, free: Array, places: Array, dim: int, largest: bool) -> Pair:
-    """Return the best free value and its place; places break ties with the filler."""
+    """Return the best free value and its first place. NaN counts as the largest.
+
+    LiteRT's extremes lose NaN, so that no value may depend on it.
+    """
     floating = jnp.issubdtype(x.dtype, jnp.floating)
     low = -jnp.inf if floating else np.iinfo(x.dtype).min
     high = jnp.inf if floating else np.iinfo(x.dtype).max
     filler = jnp.asarray(low if largest else high, x.dtype)
     reduce = jnp.max if largest else jnp.min
-    value = reduce(jnp.where(free, x, filler), dim, keepdims=True)
+    plain = free & (x == x) if floating else free
+    value = reduce(jnp.where(plain, x, filler), dim, keepdims=True)
+    hit = plain & (x == value)
+    if floating:
+        odd = free & (x != x)
+        first = jnp.sum(odd if largest else plain, dim, dtype=jnp.int32, keepdims=True)
+        take = first > 0 if largest else first == 0
+        value = jnp.where(take, jnp.nan, value)
+        hit = (take & odd) | (~take & hit)
     size = x.shape[dim]
-    hit = free & (x == value)
     order = jnp.min(jnp.where(hit, places, size), dim, keepdims=True)
     return value, jnp.minimum(order, size - 1)
 
