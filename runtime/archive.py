@@ -28,6 +28,7 @@ _ZIP64_LOCATOR = struct.Struct("<4sIQI")
 _PADDING_ID = 0x5450  # "PT"
 _VERSION, _FLAGS, _DATE = 45, 0x0800, 0x0021  # UTF-8 names; 1980-01-01
 _WIDE = 0xFFFFFFFF
+_STAMP = (_VERSION, _FLAGS, 0, 0, _DATE)  # of every local header
 
 
 class ArtifactCorruptedError(TpuExportError):
@@ -35,11 +36,20 @@ class ArtifactCorruptedError(TpuExportError):
 
     code = "TPX-0401"
 
-    def __init__(self, rule: str, what: str) -> None:
-        """Name the rule of docs/tpuexe.md that is broken."""
+    def __init__(self, rule: str, what: str, *, foreign: bool = False) -> None:
+        """Name the rule of docs/tpuexe.md that is broken.
+
+        Args:
+            rule: its number.
+            what: is wrong.
+            foreign: the file never was a .tpuexe.
+        """
+        again = "export it again, or copy it again and compare its checksum"
         super().__init__(
-            f"corrupted artifact: {what} (rule {rule})",
-            hint="export it again, or copy it again and compare its checksum",
+            f"{'' if foreign else 'corrupted artifact: '}{what} (rule {rule})",
+            hint="give a .tpuexe, as `tpu-export MODEL` writes it"
+            if foreign
+            else again,
         )
         self.rule, self.what = rule, what
 
@@ -145,7 +155,14 @@ def read_members(data: memoryview) -> dict[str, Member]:
     Raises:
         ArtifactCorruptedError: naming the rule that is broken.
     """
-    count, start, size = _read_end(data)
+    try:
+        count, start, size = _read_end(data)
+    except ArtifactCorruptedError as error:
+        kind = _foreign(data)
+        if kind is None:
+            raise
+        what = f"it is no .tpuexe; it looks like {kind}"
+        raise ArtifactCorruptedError(error.rule, what, foreign=True) from error
     position, expected = start, 0
     members: dict[str, Member] = {}
     for _ in range(count):
@@ -164,6 +181,17 @@ def read_members(data: memoryview) -> dict[str, Member]:
     _require(position == start + size, "2.7", "central directory has another size")
     _require(expected == start, "2.5", "bytes before the central directory")
     return members
+
+
+def _foreign(data: memoryview) -> str | None:
+    """Return what a file looks like; None for a .tpuexe that is cut short or changed."""
+    head = bytes(data[: _LOCAL.size])
+    if b"PK\3\4".startswith(head[:4]):
+        own = len(head) < _LOCAL.size or _LOCAL.unpack(head)[1:6] == _STAMP
+        return None if own else "another ZIP, such as a .pt2 or .pt"
+    if head[4:8] == b"TFL3":
+        return "a .tflite"
+    return "a file of another kind"
 
 
 def _padding(member: Member, header: int) -> int:

@@ -117,7 +117,7 @@ USAGE = {
     "unknown code": (["explain", "TPX-9999"], 2, "TPX-0002", "near"),
     "unknown op": (["ops", "aten.nonsense"], 2, "TPX-0002", "aten.gelu"),
     "no such artifact": (["inspect", "nowhere.tpuexe"], 1, "TPX-0402", "path"),
-    "not an artifact": (["inspect", "MODEL"], 1, "TPX-0401", "again"),
+    "not an artifact": (["inspect", "MODEL"], 1, "TPX-0401", "it is no .tpuexe"),
 }
 
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -92,3 +94,31 @@ def test_an_ordinary_zip_is_refused() -> None:
         read_members(memoryview(file.getvalue()))
     assert caught.value.code == "TPX-0401"
     assert caught.value.rule.startswith("2.")
+
+
+def zipped(tmp_path: Path) -> bytes:
+    with zipfile.ZipFile(tmp_path / "m.pt2", "w") as file:
+        file.writestr("archive_format", "pt2" * 100)
+    return (tmp_path / "m.pt2").read_bytes()
+
+
+FOREIGN: dict[str, tuple[Callable[[Path], bytes], str]] = {
+    "a ZIP": (zipped, "no .tpuexe; it looks like another ZIP, such as a .pt2"),
+    "a .tflite": (
+        lambda _: b"\x1c\0\0\0TFL3" + bytes(200),
+        "no .tpuexe; it looks like a .tflite",
+    ),
+    "text": (lambda _: b"import torch\n" * 20, "no .tpuexe; it looks like a file of"),
+    "a cut .tpuexe": (
+        lambda _: written(("a", b"x"))[:-1],
+        "corrupted artifact: the end record",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_never_was_a_tpuexe(tmp_path: Path, name: str) -> None:
+    data, words = FOREIGN[name]
+    with pytest.raises(ArtifactCorruptedError, match=words) as info:
+        read_members(memoryview(data(tmp_path)))
+    assert ("again" in info.value.hint) is (name == "a cut .tpuexe")
