@@ -60,11 +60,24 @@ SUGGESTIONS: tuple[tuple[str, str], ...] = (
         r"torch\.jit|ScriptModule",
         "export the nn.Module itself, not its TorchScript form",
     ),
+    (
+        r"derived min value|inconsistent min",
+        "give the Dim min= and max= for which every size that is derived from it is positive",
+    ),
     (r"vmap|functorch", "torch.func transforms inside forward() need strict=True"),
 )
 DYNAMIC_RNN = (
     "torch unrolls LSTM and GRU over a fixed number of steps: leave the time axis "
     "static and pad, or export one signature for each length"
+)
+PLAIN_NUMBER = (
+    "the model makes a plain number of the size (float(), int(), math.sqrt(), the steps of "
+    "linspace): compute with x.shape[i] itself, as in x * x.shape[i] ** -0.5, or make "
+    "the axis static"
+)
+UNPROVEN = (
+    "give the Dim a range or a multiple (2 * Dim) for which that holds, or say Dim.AUTO: "
+    "then what torch cannot prove is checked at each call"
 )
 DEFAULT = (
     "see torch's documentation of torch.export; strict=True sometimes captures what "
@@ -115,7 +128,9 @@ def _dim_range(text: str, model: torch.nn.Module) -> DimRangeError:
     said = "; ".join(_in_words(line) for line in found) or shorten(text)
     fixes = text.partition("Suggested fixes:")[2].strip().splitlines()
     advice = [line.strip() for line in fixes if "=" in line and "Dim" in line]
-    hint = "torch suggests: " + "; ".join(advice) if advice else "make the axis static"
+    hint = PLAIN_NUMBER if "specialized" in text else UNPROVEN
+    if advice:
+        hint = "torch suggests: " + "; ".join(advice)
     recurrent = any(isinstance(m, torch.nn.RNNBase) for m in model.modules())
     if recurrent and "specialized" in text:
         hint = DYNAMIC_RNN

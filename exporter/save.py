@@ -20,6 +20,7 @@ from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.converters.tpu.compile import CompiledTarget
 from tpu_export.runtime.artifact import ArtifactWriter
 from tpu_export.runtime.manifest import (
+    CONSTRAINTS,
     FORMAT_VERSION,
     Executable,
     Manifest,
@@ -59,7 +60,7 @@ def save(
         writer.add_tensors(WEIGHTS, {k: _provider(t) for k, t in own.items()})
         manifest = Manifest(
             version=FORMAT_VERSION,
-            features=(),
+            features=_features(programs),
             producers=_producers(),
             programs={n: _program(writer, p) for n, p in programs.items()},
             weights={n: _reference(tensors[n], key) for n, key in keys.items()},
@@ -77,6 +78,11 @@ def save(
             )
         writer.finish(manifest)
         yield writer
+
+
+def _features(programs: Mapping[str, LoweredProgram]) -> tuple[str, ...]:
+    constrained = any(p.signature.constraints for p in programs.values())
+    return (CONSTRAINTS,) if constrained else ()
 
 
 def _program(writer: ArtifactWriter, program: LoweredProgram) -> Program:

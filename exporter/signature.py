@@ -6,7 +6,7 @@ kind USER_INPUT and USER_OUTPUT, in the order of the call spec's leaves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -24,6 +24,7 @@ from torch.utils._pytree import TreeSpec
 
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.exporter.dims import DimNames, bounds, name_dims
+from tpu_export.exporter.guards import Leaves, read_constraints
 from tpu_export.exporter.names import dotted, unique
 from tpu_export.exporter.trees import Path, child_keys, describe
 from tpu_export.runtime.errors import TpuExportError
@@ -93,6 +94,22 @@ class _Leaves:
             for name, value in zip(names, self.values, strict=True)
         )
 
+    def sizes(self, specs: Sequence[TensorSpec], dims: Collection[str]) -> Leaves:
+        """Return where torch's guards find the sizes, and numbers that no dim is named as."""
+        by_path = dict(zip(self.paths, specs, strict=True))
+        for path, spec in zip(self.paths, specs, strict=True):
+            name, _, place = str(path[0]).rpartition("_")  # *args are args_0, args_1 …
+            if place.isdigit():
+                by_path.setdefault((name, int(place), *path[1:]), spec)
+        return Leaves(
+            shapes={path: spec.shape for path, spec in by_path.items()},
+            numbers={
+                path: spec.name
+                for path, spec in by_path.items()
+                if not spec.shape and spec.dtype == "int64" and spec.name not in dims
+            },
+        )
+
 
 def read_signature(
     program: ExportedProgram, name: str, wanted: Sequence[object] = ()
@@ -112,13 +129,18 @@ def read_signature(
     outputs = _Leaves(program, _results(program), ())
     output_tree = _output_tree(program, outputs)
     output_names = unique(_output_name(path) for path in outputs.paths)
+    specs = inputs.specs(input_names, dims)
+    ranges = bounds(program, dims)
+    sizes = inputs.sizes(specs, dims.names.values())
+    asked = {root.__name__ for root in dims.roots.values()}
     signature = Signature(
         name=name,
         parameters=parameters,
-        inputs=inputs.specs(input_names, dims),
+        inputs=specs,
         outputs=outputs.specs(output_names, dims),
         output_tree=output_tree,
-        dims=bounds(program, dims),
+        dims=ranges,
+        constraints=read_constraints(program, sizes, ranges, asked),
     )
     return signature, dict(dims.names)
 

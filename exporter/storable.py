@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
 from torch.export import ExportedProgram
 
 from tpu_export.exporter.signature import UnsupportedValueError
 from tpu_export.runtime.archive import ArtifactCorruptedError
 from tpu_export.runtime.conformance import check_signature
-from tpu_export.runtime.signature import Signature, Tree
+from tpu_export.runtime.signature import Signature, TensorSpec, Tree
 
 _HINT = (
     "names have 1 to 1024 characters and structures at most 64 levels: return or take "
@@ -29,7 +32,7 @@ def check_storable(signature: Signature, program: ExportedProgram) -> None:
             hint="return at least one tensor from forward()",
         )
     try:
-        check_signature(signature, {})
+        check_signature(replace(signature, outputs=_sized(signature.outputs)), {})
     except ArtifactCorruptedError as error:
         what = error.what
         if what.endswith("too deep"):
@@ -37,6 +40,14 @@ def check_storable(signature: Signature, program: ExportedProgram) -> None:
         raise UnsupportedValueError(
             f"no artifact can hold this model: {what}", hint=_HINT
         ) from error
+
+
+def _sized(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+    """Return outputs with numbers for sizes: lowering spells dynamic ones anew."""
+    return tuple(
+        replace(spec, shape=tuple(d if isinstance(d, int) else 1 for d in spec.shape))
+        for spec in specs
+    )
 
 
 def _writes(program: ExportedProgram) -> bool:

@@ -64,6 +64,9 @@ def _export(
     args, kwargs = example
     with ExitStack() as stack:
         stack.enter_context(_quiet())
+        if shapes is not None:
+            # Bodies of loops and branches that an earlier capture compiled hold for its sizes.
+            torch._dynamo.reset()
         if shapes is not None and not strict:
             stack.enter_context(_whole_recurrences(module))
             stack.enter_context(symbolic_kernels())

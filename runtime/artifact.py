@@ -26,11 +26,11 @@ from tpu_export.runtime.archive import (
 from tpu_export.runtime.codec import FieldError, decode, encode
 from tpu_export.runtime.conformance import check_manifest
 from tpu_export.runtime.errors import TpuExportError
-from tpu_export.runtime.manifest import FORMAT_VERSION, Entry, Manifest
+from tpu_export.runtime.manifest import CONSTRAINTS, FORMAT_VERSION, Entry, Manifest
 from tpu_export.runtime.tensors import Array, Source, read, stream, strict_json
 
 MANIFEST = "manifest.json"
-FEATURES: frozenset[str] = frozenset()
+FEATURES = frozenset({CONSTRAINTS})
 MAX_MANIFEST = 256 * 2**20
 
 

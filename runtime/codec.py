@@ -1,11 +1,14 @@
-"""Typed values to JSON and strictly back: a wrong, missing or extra field is named."""
+"""Typed values to JSON and strictly back: a wrong, missing or extra field is named.
+
+A field whose metadata says "optional" is written only where it is not empty.
+"""
 
 from __future__ import annotations
 
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -17,7 +20,8 @@ class FieldError(ValueError):
 def encode(value: Any) -> Any:
     """Return dataclasses, tuples and mappings as JSON-able values."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+        pairs = [(f, getattr(value, f.name)) for f in fields(value)]
+        return {f.name: encode(v) for f, v in pairs if v or not _is_optional(f)}
     if isinstance(value, Mapping):
         return {key: encode(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -56,10 +60,19 @@ def decode(kind: Any, value: Any, path: str = "") -> Any:
 def _record(kind: type, value: Any, path: str) -> Any:
     _require(isinstance(value, dict), path, "is no object")
     hints = _hints(kind)
+    optional = {f.name for f in fields(kind) if _is_optional(f)}
     missing, extra = hints.keys() - value.keys(), value.keys() - hints.keys()
+    missing -= optional
     _require(not missing, path, f"lacks {', '.join(sorted(missing))}")
     _require(not extra, path, f"has unknown {', '.join(sorted(extra))}")
-    return kind(**{n: decode(h, value[n], f"{path}.{n}") for n, h in hints.items()})
+    empty = sorted(n for n in optional & value.keys() if not value[n])
+    _require(not empty, path, f"has empty {', '.join(empty)}")
+    given = {n: h for n, h in hints.items() if n in value}
+    return kind(**{n: decode(h, value[n], f"{path}.{n}") for n, h in given.items()})
+
+
+def _is_optional(field: Field[Any]) -> bool:
+    return bool(field.metadata.get("optional"))
 
 
 @cache

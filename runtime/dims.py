@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from tpu_export.runtime.expressions import evaluate
+from tpu_export.runtime.expressions import evaluate, names_in
 from tpu_export.runtime.signature import Dim, DimSize, TensorSpec
 
 _SEARCH = 65_536
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One axis of an input: what the signature says of it, and the caller."""
+
+    name: str
+    axis: int
+    size: DimSize
+    given: int
+
+    def __str__(self) -> str:
+        return f"{self.name} has size {self.given} in axis {self.axis}"
 
 
 def solve_dims(
@@ -22,42 +36,83 @@ def solve_dims(
         shapes: of the arrays given, by input name; ranks fit already.
         dims: the signature's dimensions.
     """
-    known: dict[str, int] = {}
-    problems: list[str] = []
-    pairs = [
-        (spec.name, axis, size, shapes[spec.name][axis])
+    axes = [
+        _Axis(spec.name, axis, size, shapes[spec.name][axis])
         for spec in specs
         if spec.name in shapes
         for axis, size in enumerate(spec.shape)
     ]
-    by_name = {dim.name: dim for dim in dims}
-    for _, _, size, given in sorted(pairs, key=lambda p: p[2] not in by_name):
-        if isinstance(size, str):
-            for dim in dims:
-                if dim.name not in known:
-                    found = _solve(size, given, dim, known)
-                    if found is not None:
-                        known[dim.name] = found
-    for name, axis, size, given in pairs:
-        expected = _value(size, known)
-        if expected is not None and expected != given:
-            said = f"{size} = {expected}" if isinstance(size, str) else f"{size}"
-            problems.append(f"{name} has size {given} in axis {axis}, expected {said}")
-    if not problems and len(pairs) == sum(len(spec.shape) for spec in specs):
-        unsolved = [dim.name for dim in dims if dim.name not in known]
-        problems += [f"no size of {name} gives these shapes" for name in unsolved]
-    return known, problems + _out_of_range(known, dims)
+    known, origins = _solved(axes, dims)
+    problems = [p for axis in axes if (p := _mismatch(axis, known, origins))]
+    if not problems and len(axes) == sum(len(spec.shape) for spec in specs):
+        problems += _unsolved(axes, known, dims)
+    return known, problems + _out_of_range(known, origins, dims)
 
 
-def _out_of_range(known: Mapping[str, int], dims: Sequence[Dim]) -> list[str]:
-    problems = []
-    for dim in dims:
-        size = known.get(dim.name)
-        low, high = dim.minimum, dim.maximum
-        if size is not None and (size < low or (high is not None and size > high)):
-            bounds = f"{low} … {high}" if high is not None else f"at least {low}"
-            problems.append(f"dimension {dim.name} = {size} is outside {bounds}")
-    return problems
+def _solved(
+    axes: Sequence[_Axis], dims: Sequence[Dim]
+) -> tuple[dict[str, int], dict[str, _Axis]]:
+    """Return the sizes that follow from the axes, and the axis that gave each."""
+    known: dict[str, int] = {}
+    origins: dict[str, _Axis] = {}
+    names = {dim.name for dim in dims}
+    for axis in sorted(axes, key=lambda axis: axis.size not in names):
+        for dim in dims if isinstance(axis.size, str) else ():
+            if dim.name not in known:
+                found = _solve(str(axis.size), axis.given, dim, known)
+                if found is not None:
+                    known[dim.name], origins[dim.name] = found, axis
+    return known, origins
+
+
+def _mismatch(
+    axis: _Axis, known: Mapping[str, int], origins: Mapping[str, _Axis]
+) -> str | None:
+    expected = _value(axis.size, known)
+    if expected is None or expected == axis.given:
+        return None
+    if isinstance(axis.size, int):
+        return f"{axis}, expected {axis.size}"
+    places = [
+        f"{name} = {known[name]} as in axis {origins[name].axis} of {origins[name].name}"
+        for name in sorted(names_in(axis.size))
+    ]
+    if axis.size in known:
+        return f"{axis}, expected {places[0]}"
+    return f"{axis}, expected {axis.size} = {expected} with {', '.join(places)}"
+
+
+def _unsolved(
+    axes: Sequence[_Axis], known: Mapping[str, int], dims: Sequence[Dim]
+) -> list[str]:
+    return [
+        f"{axis}, expected {axis.size} with a {dim.name} of {_range(dim)}"
+        for dim in dims
+        if dim.name not in known
+        for axis in axes
+        if isinstance(axis.size, str) and dim.name in names_in(axis.size)
+    ]
+
+
+def _out_of_range(
+    known: Mapping[str, int], origins: Mapping[str, _Axis], dims: Sequence[Dim]
+) -> list[str]:
+    return [
+        f"dimension {dim.name} = {known[dim.name]} is outside {_range(dim)}: "
+        f"{origins[dim.name]}"
+        for dim in dims
+        if dim.name in known
+        and not (
+            dim.minimum <= known[dim.name]
+            and (dim.maximum is None or known[dim.name] <= dim.maximum)
+        )
+    ]
+
+
+def _range(dim: Dim) -> str:
+    if dim.maximum is None:
+        return f"at least {dim.minimum}"
+    return f"{dim.minimum} … {dim.maximum}"
 
 
 def _value(size: DimSize, known: Mapping[str, int]) -> int | None:

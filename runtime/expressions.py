@@ -1,5 +1,7 @@
 """Dimension expressions such as "2*batch + seq//2": parsed strictly, evaluated on anything.
 
+A constraint is two of them around a comparison: "batch <= 2*seq".
+
 The grammar (docs/tpuexe.md rule 3.7) is a part of Python's: integers, names, + - * // %,
 unary minus, parentheses, and the functions max, min, floordiv and mod of two arguments.
 """
@@ -28,8 +30,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "floordiv": operator.floordiv,
     "mod": operator.mod,
 }
+RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
 MAX_LENGTH = 1000
 MAX_TOKENS = 200
+_RELATION = re.compile(f" ({'|'.join(RELATIONS)}) ")
 _TOKEN = re.compile(
     r"[A-Za-z_][A-Za-z0-9_]*|(?:0|[1-9][0-9]{0,18})(?![A-Za-z0-9_])|//|[-+*%(),]"
 )
@@ -83,6 +90,36 @@ def names_in(expression: str) -> set[str]:
         for node in ast.walk(_parse(expression))
         if isinstance(node, ast.Name) and id(node) not in functions
     }
+
+
+def relation(constraint: str) -> tuple[str, str, str]:
+    """Return the sides of "batch <= 2*seq" around its operator.
+
+    Raises:
+        ValueError: there is not exactly one operator, with one space on either side.
+
+    >>> relation("batch <= 2*seq")
+    ('batch', '<=', '2*seq')
+    """
+    parts = _RELATION.split(constraint)
+    if len(parts) != 3:
+        message = f"not a constraint: {constraint[:100]!r}"
+        raise ValueError(message)
+    return parts[0], parts[1], parts[2]
+
+
+def holds(constraint: str, values: Mapping[str, int]) -> bool:
+    """Whether a constraint is true of the values; not where it cannot be computed.
+
+    >>> holds("batch <= 2*seq", {"batch": 3, "seq": 1})
+    False
+    """
+    left, compare, right = relation(constraint)
+    try:
+        sides = evaluate(left, values), evaluate(right, values)
+    except ValueError:
+        return False
+    return bool(RELATIONS[compare](*sides))
 
 
 @lru_cache(maxsize=1024)

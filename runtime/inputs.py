@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tpu_export.runtime.conformance import numbers
 from tpu_export.runtime.dims import solve_dims
 from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.expressions import holds, names_in, relation
 from tpu_export.runtime.signature import Parameter, Signature, TensorSpec
 from tpu_export.runtime.tensors import Array, numpy_dtype
 from tpu_export.runtime.trees import StructureError, flatten
@@ -67,7 +69,7 @@ def bind_call(
                 arrays[spec.name] = array
     shapes = {name: array.shape for name, array in arrays.items()}
     dims, wrong = solve_dims(signature.inputs, shapes, signature.dims)
-    problems += wrong
+    problems += wrong or _unmet(signature, arrays, dims)
     if problems:
         raise InputError(
             f"{signature.name}: {'; '.join(problems)}",
@@ -76,6 +78,23 @@ def bind_call(
     names = [spec.name for spec in signature.inputs]
     order = tuple(given[i] for i in range(len(names)))
     return BoundCall(tuple(arrays[name] for name in names), dims, order)
+
+
+def _unmet(
+    signature: Signature, arrays: Mapping[str, Array], dims: Mapping[str, int]
+) -> list[str]:
+    """Return the constraints that the sizes and whole numbers of a call do not meet."""
+    if not signature.constraints:
+        return []
+    known = {n: int(arrays[n]) for n in numbers(signature) if n in arrays} | dict(dims)
+    problems = []
+    for constraint in signature.constraints:
+        left, _, right = relation(constraint)
+        names = sorted(names_in(left) | names_in(right))
+        if known.keys() >= set(names) and not holds(constraint, known):
+            given = ", ".join(f"{name} = {known[name]}" for name in names)
+            problems.append(f"the model was captured for {constraint}, given {given}")
+    return problems
 
 
 def describe(signature: Signature) -> str:

@@ -12,6 +12,8 @@ from tpu_export.runtime.signature import FunctionSpec, Signature
 # Version log, newest last. A reader accepts every version up to its own.
 # 1  2026-12: first version.
 FORMAT_VERSION = 1
+# Features: what a reader must know beyond the version, where a file uses it.
+CONSTRAINTS = "constraints"
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,8 @@ class Signature:
         state: mutated buffers by FQN (and RNG when random ops draw from the seed).
         mutated_inputs: names of the inputs that forward() writes to.
         dims: the dynamic dimensions that shapes mention.
+        constraints: what a call must satisfy besides their ranges, such as "q <= kv", in
+            names of dims and of whole-number inputs.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Signature:
     state: tuple[TensorSpec, ...] = ()
     mutated_inputs: tuple[str, ...] = ()
     dims: tuple[Dim, ...] = ()
+    constraints: tuple[str, ...] = field(default=(), metadata={"optional": True})
 
 
 SlotKind: TypeAlias = Literal["weight", "prepared", "state", "input", "output"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -233,3 +234,17 @@ def test_every_error_has_its_own_code() -> None:
     ]
     codes = [c.code for c in ours if c.code.startswith("TPX-01")]
     assert len(codes) == len(set(codes)) >= 11
+
+
+@pytest.mark.parametrize(
+    ("model", "dims", "advice"),
+    [
+        (lambda x: x * float(x.shape[0]), {0: Dim("b")}, "a plain number of the size"),
+        (lambda x: x if x.shape[0] != 7 else -x, {0: Dim("b")}, "or say Dim.AUTO"),
+        (lambda x: x * 2, {0: Dim("b") - 1}, "min= and max="),
+    ],
+)
+def test_advice_for_dynamic_sizes(model: Any, dims: Any, advice: str) -> None:
+    with pytest.raises((DimRangeError, NotExportableError)) as info:
+        capture(model, (torch.ones(5, 3),), dynamic_shapes=(dims,))
+    assert advice in info.value.hint

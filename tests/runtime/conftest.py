@@ -176,7 +176,9 @@ def write(
         }
         manifest = Manifest(
             version=FORMAT_VERSION,
-            features=(),
+            features=("constraints",)
+            if any(m.signature.constraints for m in models)
+            else (),
             producers={"tests": "1"},
             programs=programs,
             weights={**references, **(weights or {})},
@@ -287,6 +289,19 @@ def dynamic() -> Model:
     )  # fmt: skip
 
 
+def constrained() -> Model:
+    """x + n, for no more rows than there are columns, and n from 3."""
+    return Model(
+        signature(
+            {"x": (("rows", "columns"), "float32"), "n": ((), "int64")},
+            {"y": (("rows", "columns"), "float32")},
+            dims=(Dim("rows"), Dim("columns", 1, 9)),
+            constraints=("rows <= columns", "n > 2"),
+        ),
+        lambda x, n: (x + n.astype("float32"),),
+    )
+
+
 def mutating() -> Model:
     """Writes 2 * x back into x and returns the sum of what x was."""
     spec = ((3,), "float32")
@@ -367,6 +382,7 @@ def with_entry(model: Model, prefix: str, payload: bytes) -> Model:
 
 MODELS: dict[str, Callable[[], Model | tuple[Model, ...]]] = {
     "add": add, "linear": linear, "counter": counter, "dynamic": dynamic,
+    "constrained": constrained,
     "mutating": mutating, "two": two, "random": random, "keep": keep, "scaled": scaled,
     "on tpu": on_tpu,
     "garbage": lambda: with_entry(add(), "programs/", b"no StableHLO"),

@@ -43,6 +43,7 @@ SCHEMA = {
             "output_tree": "any",
             "mutated_inputs": ["text"],
             "dims": [{"name": "text", "minimum": "int", "maximum": "int?"}],
+            "constraints?": ["text"],
         },
         "main": FUNCTION, "main_modules": ("text",),
         "prepare": "function?", "prepare_modules": ("text",),
@@ -79,7 +80,8 @@ def check(data: bytes) -> dict[str, Any]:
     manifest = parse(text, "3.1")
     version, features = manifest.get("version"), manifest.get("features")
     need(not (type(version) is int and version > 1), "version")
-    need(not (isinstance(features, list) and features), "version")
+    unknown = isinstance(features, list) and any(f != "constraints" for f in features)
+    need(not unknown, "version")
     fits(SCHEMA, manifest)
     need(version >= 1, "3.3")
     entries = manifest["entries"]
@@ -167,9 +169,15 @@ def parse(text: bytes, rule: str) -> dict[str, Any]:
 def fits(schema: Any, value: Any) -> None:
     """Rule 3.3. A list has one schema for its items, a 1-tuple one for an object's values."""
     if isinstance(schema, dict):
-        need(isinstance(value, dict) and value.keys() == schema.keys(), "3.3")
-        for key, part in schema.items():
-            fits(part, value[key])
+        need(isinstance(value, dict), "3.3")
+        known = {key.rstrip("?"): key for key in schema}
+        need(not value.keys() - known.keys(), "3.3")
+        for key, marked in known.items():
+            if key in value:
+                need(value[key] or key == marked, "3.3")
+                fits(schema[marked], value[key])
+            else:
+                need(key != marked, "3.3")
     elif isinstance(schema, list):
         need(isinstance(value, list), "3.3")
         for item in value:
@@ -208,6 +216,9 @@ def check_manifest(m: dict[str, Any], tensors: dict[str, Any]) -> None:
         need(program["signature"]["name"] == name, "3.5")
         check_signature(program["signature"], weights)
         check_program(program, weights, state)
+    signatures = [p["signature"] for p in programs.values()]
+    constrained = any("constraints" in s for s in signatures)
+    need(m["features"] == (["constraints"] if constrained else []), "3.10")
     for executable in m["executables"]:
         need(executable["signature"] in programs, "3.8")
         check_executable(executable, programs[executable["signature"]])
@@ -246,12 +257,15 @@ def once(names: list[Any]) -> bool:
     return all(name not in names[:i] for i, name in enumerate(names))
 
 
+def is_word(name: str) -> bool:
+    good = re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,63}", name)
+    return bool(good) and not keyword.iskeyword(name) and name not in FUNCTIONS
+
+
 def check_signature(s: dict[str, Any], weights: dict[str, Any]) -> None:
     need(re.fullmatch(f"{PART}", s["name"]) and len(s["name"]) <= 128, "3.5")
     for dim in s["dims"]:
-        good = re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,63}", dim["name"])
-        need(good and not keyword.iskeyword(dim["name"]), "3.7")
-        need(dim["name"] not in FUNCTIONS, "3.7")
+        need(is_word(dim["name"]), "3.7")
         high = TOP if dim["maximum"] is None else dim["maximum"]
         need(0 <= dim["minimum"] <= high <= TOP, "3.7")
     dims = [dim["name"] for dim in s["dims"]]
@@ -268,6 +282,13 @@ def check_signature(s: dict[str, Any], weights: dict[str, Any]) -> None:
     leaves = [i for p in s["parameters"] for i in tree_leaves(p["tree"], 1)]
     need(leaves == list(range(len(s["inputs"]))), "3.9")
     need(tree_leaves(s["output_tree"], 1) == list(range(len(s["outputs"]))), "3.9")
+    numbers = [t["name"] for t in s["inputs"]
+               if not t["shape"] and t["dtype"] == "int64" and is_word(t["name"])]  # fmt: skip
+    for text in s.get("constraints", []):
+        match = re.fullmatch("([^<>=!]*) (?:<=|>=|<|>|==|!=) ([^<>=!]*)", text)
+        need(match, "3.10")
+        for side in match.groups():
+            Expression(side, [*dims, *numbers], "3.10").check()
     need(once(s["mutated_inputs"]), "3.5")
     need(set(s["mutated_inputs"]) <= {t["name"] for t in s["inputs"]}, "3.5")
 
@@ -364,19 +385,19 @@ def pairs_of(pairs: Any) -> list[Any]:
 
 
 class Expression:
-    """Rule 3.7, by recursive descent."""
+    """Rule 3.7, by recursive descent; `rule` is what names a breach."""
 
-    def __init__(self, text: str, dims: Any) -> None:
-        self.text, self.dims = text, dims
+    def __init__(self, text: str, dims: Any, rule: str = "3.7") -> None:
+        self.text, self.dims, self.rule = text, dims, rule
 
     def check(self) -> None:
         text = self.text
-        need(0 < len(text) <= 1000 and text == text.strip(" "), "3.7")
+        need(0 < len(text) <= 1000 and text == text.strip(" "), self.rule)
         self.tokens = re.findall(r"[A-Za-z_0-9]+|//|[^ ]", text)
-        need(len(self.tokens) <= 200, "3.7")
+        need(len(self.tokens) <= 200, self.rule)
         self.tokens.append("")
         self.sum()
-        need(self.tokens == [""], "3.7")
+        need(self.tokens == [""], self.rule)
 
     def take(self, *wanted: str) -> bool:
         if self.tokens[0] in wanted:
@@ -398,15 +419,15 @@ class Expression:
             pass
         if self.take("("):
             self.sum()
-            need(self.take(")"), "3.7")
+            need(self.take(")"), self.rule)
         elif self.take(*FUNCTIONS):
-            need(self.take("("), "3.7")
+            need(self.take("("), self.rule)
             self.sum()
-            need(self.take(","), "3.7")
+            need(self.take(","), self.rule)
             self.sum()
-            need(self.take(")"), "3.7")
+            need(self.take(")"), self.rule)
         elif not self.take(*self.dims):
-            need(re.fullmatch("0|[1-9][0-9]{0,18}", self.tokens.pop(0)), "3.7")
+            need(re.fullmatch("0|[1-9][0-9]{0,18}", self.tokens.pop(0)), self.rule)
 
 
 # --- section 4

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
@@ -43,6 +43,23 @@ def test_there_and_back() -> None:
     assert decode(Outer, json.loads(json.dumps(encode(VALUE)))) == VALUE
     both = {**JSON, "maybe": {"name": "z", "sizes": [2]}}
     assert decode(Outer, both).maybe == Inner("z", (2,))
+
+
+@dataclass(frozen=True)
+class Longer:
+    name: str
+    more: tuple[str, ...] = field(default=(), metadata={"optional": True})
+
+
+def test_an_optional_field_is_there_where_it_is_not_empty() -> None:
+    for value, there in (
+        (Longer("n"), {"name": "n"}),
+        (Longer("n", ("a",)), {"name": "n", "more": ["a"]}),
+    ):
+        assert encode(value) == there
+        assert decode(Longer, json.loads(json.dumps(there))) == value
+    with pytest.raises(FieldError, match="has empty more"):
+        decode(Longer, {"name": "n", "more": []})
 
 
 WRONG: tuple[tuple[Any, str], ...] = (

@@ -12,9 +12,10 @@ import pytest
 
 from tpu_export.runtime.archive import ArtifactCorruptedError
 from tpu_export.runtime.artifact import Artifact
-from tpu_export.runtime.conformance import MAX_DEPTH, check_manifest
+from tpu_export.runtime.conformance import check_manifest
 from tpu_export.runtime.manifest import Manifest
 from tpu_export.runtime.signature import Dim, Parameter
+from tpu_export.runtime.tree_rules import MAX_DEPTH
 
 Make = Callable[..., Path]
 
@@ -115,6 +116,17 @@ BROKEN: tuple[tuple[str, str, Any, str], ...] = (
     ("dynamic", f"{RUN}/dims", {"batch": 9}, "3.8"),
     ("dynamic", f"{RUN}/dims", {"batch": -1}, "3.8"),
     *(
+        ("constrained", f"{SIGNATURE}/constraints", (constraint,), "3.10")
+        for constraint in (
+            "", "rows", "rows <= ", " <= rows", "rows<=columns", "rows  <= columns", "x > 2",
+            "rows <= columns <= 9", "rows =< columns", "m > 2", "rows <= y", "rows / 2 <= 3",
+            "rows <= columns and n > 2", "rows in columns",
+        )
+    ),
+    ("constrained", "features", (), "3.10"),
+    ("constrained", "features", ("constraints",) * 2, "3.10"),
+    ("dynamic", "features", ("constraints",), "3.10"),
+    *(
         ("linear", TREE, tree, "3.9")
         for tree in (
             {}, {"leaf": 1}, {"leaf": -1}, {"leaf": True}, {"leaf": "0"}, {"leaf": 0, "a": 1},
@@ -144,15 +156,17 @@ def test_broken(name: str, path: str, new: Any, rule: str, artifact: Make) -> No
 
 def sound(name: str, artifact: Make) -> Manifest:
     if name not in _SOUND:
-        sizes = {"batch": 2} if name == "dynamic" else {}
-        _SOUND[name] = Artifact(artifact(name, compiled=[sizes])).manifest
+        compiled = [{"batch": 2} if name == "dynamic" else {}]
+        if name == "constrained":
+            compiled = []
+        _SOUND[name] = Artifact(artifact(name, compiled=compiled)).manifest
     return _SOUND[name]
 
 
 _SOUND: dict[str, Manifest] = {}
 
 
-@pytest.mark.parametrize("name", ["linear", "counter", "dynamic"])
+@pytest.mark.parametrize("name", ["linear", "counter", "dynamic", "constrained"])
 def test_sound(name: str, artifact: Make) -> None:
     check_manifest(sound(name, artifact))
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpu_export.runtime.expressions import evaluate, names_in
+from tpu_export.runtime.expressions import evaluate, holds, names_in, relation
 
 SIZES = {"a": 7, "b": 3, "_x1": 5}
 GOOD = (
@@ -43,3 +43,23 @@ def test_everything_else_is_a_value_error(text: str) -> None:
 def test_no_value(text: str) -> None:
     with pytest.raises(ValueError, match="not a dimension expression"):
         evaluate(text, SIZES)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "true"),
+    [
+        ("a <= 7", True), ("a < 7", False), ("a >= 2*b + 1", True), ("a > b*b", False),
+        ("a == b + 4", True), ("a != 7", False), ("a // 0 == 1", False), ("a // 0 != 1", False),
+        ("c > 1", False), ("-a + b <= - 4", True),
+    ],
+)  # fmt: skip
+def test_constraint(constraint: str, true: bool) -> None:
+    assert holds(constraint, SIZES) is true
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "a <= b <= 3", "a<=b", "a  <=b", "a =< b", "a is b"]
+)
+def test_no_constraint(text: str) -> None:
+    with pytest.raises(ValueError, match="not a constraint"):
+        relation(text)

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tpu_export.runtime.artifact import Artifact
 from tpu_export.runtime.inputs import InputError, bind_call, describe
 from tpu_export.runtime.signature import Dim, Parameter, Signature, TensorSpec
 
@@ -185,3 +186,14 @@ def test_a_number_that_does_not_fit() -> None:
 
 def test_description() -> None:
     assert describe(PLAIN) == "forward(x: float32[batch, 3], scale: float32[])"
+
+
+def test_constraints_between_sizes_and_numbers(artifact: Any) -> None:
+    signature = Artifact(artifact("constrained")).manifest.programs["forward"].signature
+    x = np.ones((2, 3), np.float32)
+    assert bind_call(signature, (x, 3), {}).dims == {"rows": 2, "columns": 3}
+    with pytest.raises(InputError) as info:
+        bind_call(signature, (x.T, 2), {})
+    said = "the model was captured for rows <= columns, given columns = 2, rows = 3"
+    assert said in str(info.value)
+    assert "the model was captured for n > 2, given n = 2" in str(info.value)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.export import Dim
 
+from tpu_export.exporter.capture import capture
 from tpu_export.exporter.refusals import DimRangeError
 from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.inputs import InputError
+from tpu_export.runtime.program import Program, load
 
 B, T, S = Dim("b", max=64), Dim("t", max=64), Dim("s", max=64)
 
@@ -182,3 +186,52 @@ def test_a_number_that_is_a_size(run_module: Any) -> None:
             (torch.randn(5, 9), 4),
             dynamic_shapes=({0: B}, Dim.DYNAMIC),
         )
+
+
+def test_a_loop_is_not_tied_to_the_sizes_of_an_earlier_capture() -> None:
+    module, x = nn.LSTM(3, 4, batch_first=True), torch.randn(2, 7, 3)
+    capture(module, (x,), dynamic_shapes=({1: T},))
+    captured = capture(module, (x,), dynamic_shapes=({0: B, 1: T},))
+    assert captured.signature.inputs[0].shape == ("b", "t", 3)
+
+
+BOUNDS: dict[str, tuple[tuple[int, int, int], str]] = {
+    "too small": ((1, 1, 2), "dimension n = 1 is outside 2 … 8: x has size 1 in axis 0"),
+    "too large": ((9, 9, 18), "dimension n = 9 is outside 2 … 8: x has size 9 in axis 0"),
+    "two that disagree": (
+        (4, 5, 8), "y has size 5 in axis 0, expected n = 4 as in axis 0 of x"
+    ),
+    "derived": (
+        (4, 4, 9), "z has size 9 in axis 0, expected 2*n = 8 with n = 4 as in axis 0 of x"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_call_out_of_bounds(name: str, summed: Program) -> None:
+    sizes, words = BOUNDS[name]
+    with pytest.raises(InputError) as info:
+        summed(*(np.ones(n, np.float32) for n in sizes))
+    assert words in str(info.value)
+    assert info.value.code == "TPX-0505"
+    assert summed.compilations == 0
+
+
+@pytest.fixture(scope="module")
+def summed(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    n = Dim("n", min=2, max=8)
+    captured = capture(
+        lambda x, y, z: torch.cat([x, y]) + z,
+        (torch.ones(4), torch.ones(4), torch.ones(8)),
+        dynamic_shapes=({0: n}, {0: n}, {0: 2 * n}),
+    )
+    folder = tmp_path_factory.mktemp("summed")
+    return load(captured.lower().save(folder / "m.tpuexe"), device="cpu")
+
+
+def test_a_size_that_is_no_multiple(run_module: Any) -> None:
+    dynamic = ({0: 4 * Dim("n", min=1, max=8)},)
+    *_, program = run_module(lambda x: x * 2, (torch.ones(8),), dynamic_shapes=dynamic)
+    words = r"x has size 9 in axis 0, expected 4\*n with a n of 1 … 8"
+    with pytest.raises(InputError, match=words):
+        program(np.ones(9, np.float32))
