@@ -14,6 +14,7 @@ from tpu_export.cli.near import did_you_mean
 
 COMMANDS = {
     "export": "Export a model and prove the result (the default command).",
+    "debug": "Find the op of a model that is computed otherwise than in torch.",
     "demo": "Export EfficientNet-Lite0 for both targets and compare the answers.",
     "doctor": "Show versions, extras, and what this host can compile and run.",
     "explain": "Explain an error code.",

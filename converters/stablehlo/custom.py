@@ -127,5 +127,5 @@ def _overwrites(new: Own, old: Own) -> bool:
     Two definitions in one run of one file differ in their lines.
     """
     if new.module is not old.module:
-        return new.module["__name__"] == old.module["__name__"]
+        return bool(new.module["__name__"] == old.module["__name__"])
     return new.line == old.line or new.file != old.file

@@ -98,12 +98,14 @@ def _is_wide(*values: Any) -> bool:
 def _check_structure(node: Node, own: Own, result: Any) -> None:
     """Hold a rule of the user to an array for a tensor, and a tuple for several."""
     expected = node.meta.get("val")
-    several = isinstance(expected, tuple | list)
-    if several and not isinstance(result, tuple | list):
-        raise _wrong(node, own, _said(result), f"{len(expected)} results")
-    if several and len(result) != len(expected):
-        raise _wrong(node, own, f"{len(result)} results", f"{len(expected)} results")
-    wants, gots = (expected, result) if several else ([expected], [result])
+    wants, gots = [expected], [result]
+    if isinstance(expected, tuple | list):
+        wants, count = list(expected), f"{len(expected)} results"
+        if not isinstance(result, tuple | list):
+            raise _wrong(node, own, _said(result), count)
+        if len(result) != len(expected):
+            raise _wrong(node, own, f"{len(result)} results", count)
+        gots = list(result)
     for want, got in zip(wants, gots, strict=True):
         if isinstance(want, torch.Tensor) != hasattr(got, "dtype"):
             raise _wrong(node, own, _said(got), _said(want))

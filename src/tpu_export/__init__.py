@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tpu_export.exporter.stages import Compiled as Compiled
     from tpu_export.exporter.stages import Lowered as Lowered
     from tpu_export.parity.check import parity as parity
+    from tpu_export.parity.debug import debug as debug
     from tpu_export.parity.export import export as export
     from tpu_export.parity.litert import to_litert as to_litert
     from tpu_export.parity.report import ParityReport as ParityReport
@@ -34,6 +35,7 @@ _HOME = {
     "ParityReport": "parity.report",
     "Program": "runtime.program",
     "capture": "exporter.capture",
+    "debug": "parity.debug",
     "export": "parity.export",
     "load": "runtime.program",
     "lowers": "converters.stablehlo.custom",

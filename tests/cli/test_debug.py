@@ -1,0 +1,66 @@
+"""tpu-export debug: what it prints, saves and returns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tpu_export.converters.stablehlo.registry import OWN
+
+Run = Callable[..., tuple[int, str, str]]
+WRONG = """
+import tpu_export
+
+@tpu_export.lowers(torch.ops.aten.linear.default)
+def rule(x, w, b=None):
+    return x @ w.T
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_rules_left() -> Iterator[None]:
+    before = dict(OWN)
+    yield
+    OWN.clear()
+    OWN.update(before)
+
+
+def test_a_model_that_agrees(tpx: Run, model: Path) -> None:
+    assert tpx("debug", model) == (0, "ops: 2 ok\n", "")
+    status, out, _ = tpx("debug", model, "--json")
+    assert (status, json.loads(out)) == (
+        0,
+        {"passed": True, "counts": {"ok": 2}, "rows": []},
+    )
+
+
+def test_a_model_that_differs(tpx: Run, model: Path, tmp_path: Path) -> None:
+    model.write_text(model.read_text() + WRONG)
+    status, out, _ = tpx("debug", model, "--save", tmp_path / "saved")
+    assert status == 1
+    header, line, shapes, saved, end = out.splitlines()
+    assert header.startswith("node    op ")
+    assert line.split()[:4] == ["linear", "aten.linear.default", "fc", "model.py:10"]
+    assert shapes == "linear: float32[2, 4], float32[3, 4], float32[3] -> float32[2, 3]"
+    folder = tmp_path / "saved" / "forward-0000-linear"
+    assert saved == f"  saved in {folder}"
+    assert end == "ops: 1 differs"
+    assert {p.name for p in folder.iterdir()} == {
+        "inputs.npz",
+        "outputs.npz",
+        "repro.py",
+    }
+    assert tpx("debug", folder / "repro.py")[0] == 1
+    status, out, _ = tpx("debug", model, "--keep-going", "--json")
+    found = json.loads(out)
+    assert (status, found["counts"]) == (1, {"differs": 1, "ok": 1})
+    assert found["rows"][0]["op"] == "aten.linear.default"
+
+
+def test_a_folder_that_cannot_be_made(tpx: Run, model: Path) -> None:
+    status, _, err = tpx("debug", model, "--save", model / "inner")
+    assert status == 2
+    assert "TPX-0002" in err
