@@ -37,7 +37,7 @@ class ParityFailedError(TpuExportError):
         )
         super().__init__(
             f"parity with torch eager failed: {where}",
-            hint="nothing was written; look closer with `tpu-export parity MODEL`, "
+            hint="nothing was written; find the op with `tpu-export debug MODEL`, "
             "or write it all the same with --no-parity",
         )
         self.report = report

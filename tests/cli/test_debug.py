@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tpu_export.converters.stablehlo.registry import OWN
 
+PAGE = Path(__file__).parents[2] / "docs" / "debug.md"
 Run = Callable[..., tuple[int, str, str]]
 WRONG = """
 import tpu_export
@@ -64,3 +66,18 @@ def test_a_folder_that_cannot_be_made(tpx: Run, model: Path) -> None:
     status, _, err = tpx("debug", model, "--save", model / "inner")
     assert status == 2
     assert "TPX-0002" in err
+
+
+def test_the_page_is_true(
+    tpx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.read_text()
+    code, console = re.findall(r"```(?:python|console)\n(.*?)```", page, re.DOTALL)[:2]
+    Path("model.py").write_text(code)
+    status, out, _ = tpx("debug", "model.py", "--save", "saved")
+    assert status == 1
+    said = console.split("--save saved\n")[1].split("$ python")[0]
+    # The last digits of an error are the host's.
+    assert re.sub(r"\d\de-", "e-", out) == re.sub(r"\d\de-", "e-", said)
+    assert tpx("debug", "saved/forward-0001-gelu/repro.py")[0] == 1
