@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo.location import module_path, source_line
+from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.registry import Platform, Target
 from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.sources import Source
@@ -155,7 +156,7 @@ def _row(captured: Captured, index: int, checked: Checked) -> NodeRow:
         signature=captured.name,
         index=index,
         node=node.name,
-        op=str(node.target),
+        op=str(called_op(node)),
         module=module_path(node),
         source=source_line(node, captured.model_file),
         inputs=_shapes(list(checked.inputs.values())),

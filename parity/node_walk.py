@@ -17,6 +17,7 @@ from tpu_export.converters.stablehlo.bindings import bind
 from tpu_export.converters.stablehlo.coverage import how_lowered
 from tpu_export.converters.stablehlo.functional import is_in_place
 from tpu_export.converters.stablehlo.interpreter import FACTS, Interpreter
+from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.registry import Platform, Target
 from tpu_export.converters.stablehlo.results import is_read
 from tpu_export.exporter.capture import Captured
@@ -143,7 +144,7 @@ def _ours(
     status, missing = how_lowered(interpreter, [node])
     if status == "unsupported":
         via = f" through {', '.join(missing)}" if missing else ""
-        return f"no lowering rule for {node.target}{via}"
+        return f"no lowering rule for {called_op(node)}{via}"
     try:
         return rules.run(node, env)
     except TpuExportError as error:

@@ -65,12 +65,10 @@ class Repro(torch.nn.Module):
 
 def get_model():
     return Repro()
-
 """
 _PROGRAM = """\
 def get_model():
     return torch.export.load(FOLDER / "node.pt2")
-
 """
 _OWN = """
 from tpu_export.exporter.sources_python import load_module

@@ -17,6 +17,7 @@ from tpu_export.converters.stablehlo.decompose import decompose
 from tpu_export.converters.stablehlo.functional import functionalize
 from tpu_export.converters.stablehlo.interpreter import FACTS, Interpreter
 from tpu_export.converters.stablehlo.location import module_path, source_line
+from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.ops import registered_ops
 from tpu_export.converters.stablehlo.registry import Target, find_variants
 from tpu_export.runtime.errors import TpuExportError
@@ -100,7 +101,7 @@ def _coverage(
 ) -> list[OpCoverage]:
     nodes: dict[Any, list[Node]] = {}
     for node in _calls(module):
-        nodes.setdefault(node.target, []).append(node)
+        nodes.setdefault(called_op(node), []).append(node)
     interpreter = Interpreter(target)
     found = []
     for op, places in nodes.items():
@@ -135,9 +136,10 @@ def how_lowered(
     interpreter: Interpreter, nodes: Sequence[Node]
 ) -> tuple[Status, tuple[str, ...]]:
     """Return the status of the op of some nodes, and what its decomposition lacks."""
-    if nodes[0].target in _NEVER:
+    op = called_op(nodes[0])
+    if op in _NEVER:
         return "unsupported", ()
-    if interpreter.rule(nodes[0].target) is not None:
+    if interpreter.rule(op) is not None:
         return "rule", ()
     missing: Counter[str] = Counter()
     for node in nodes:

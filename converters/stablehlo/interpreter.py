@@ -29,6 +29,7 @@ from tpu_export.converters.stablehlo.chosen import (
 from tpu_export.converters.stablehlo.decompose import decompose
 from tpu_export.converters.stablehlo.functional import functional_twin, is_in_place
 from tpu_export.converters.stablehlo.location import scope
+from tpu_export.converters.stablehlo.mutating import called_op, on_bases
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.ops import find_rule, registered_ops
 from tpu_export.converters.stablehlo.platforms import by_platform
@@ -198,23 +199,26 @@ class Interpreter:
         check(node, result)
 
     def _result(self, node: Node, args: Any, kwargs: Any) -> Any:
-        rule = self.rule(node.target)
-        found = chosen(node.target, rule, args, kwargs)
+        op = called_op(node)
+        rule = self.rule(op)
+        found = chosen(op, rule, args, kwargs)
         if found is not None:
             return found
         general = self._general(node, rule)
-        variants = find_variants(node.target, self.target)  # type: ignore[arg-type]
+        variants = find_variants(op, self.target)
         if not variants:
             return general(*args, **kwargs)
-        calls = {name: guarded(node, own) for name, own in variants.items()}
+        calls = {
+            name: guarded(node, on_bases(node, own)) for name, own in variants.items()
+        }
         return by_platform(general, calls, args, kwargs)
 
     def _general(self, node: Node, rule: Rule | None) -> Rule:
         """Return the rule that every platform can run."""
         if rule is None:
             return lambda *args, **kwargs: self._decomposed(node, args, kwargs)
-        own = find_own(node.target, self.target)  # type: ignore[arg-type]
-        return rule if own is None else guarded(node, own)
+        own = find_own(called_op(node), self.target)
+        return rule if own is None else guarded(node, on_bases(node, own))
 
     def rule(self, op: Any) -> Rule | None:
         """Return the rule for an op; in-place ops use their functional twin's."""

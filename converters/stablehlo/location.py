@@ -8,6 +8,8 @@ from types import BuiltinFunctionType, FunctionType
 
 import torch
 
+from tpu_export.converters.stablehlo.mutating import called_op
+
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARY = (
     "/site-packages/",
@@ -44,7 +46,7 @@ def source_line(node: torch.fx.Node, model_file: Path | None = None) -> str:
 
 def scope(node: torch.fx.Node, model_file: Path | None = None) -> str:
     """Return the scope that every StableHLO op of the node carries."""
-    target = node.target
+    target = called_op(node)
     if isinstance(target, FunctionType | BuiltinFunctionType):
         target = target.__name__  # str() of it has an address
     return f"{module_path(node)}/{target}/{source_line(node, model_file)}"

@@ -12,6 +12,7 @@ from torch.fx import Node
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.location import scope, source_line
+from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.registry import Own
 from tpu_export.converters.stablehlo.results import OwnRuleRaisedError
 from tpu_export.runtime.errors import TpuExportError
@@ -56,12 +57,12 @@ def refusal(
         )
     if own is not None:
         return RuleFailedError(
-            f"your rule for {node.target} ({own}) raised{_raised_at(error, own)} "
+            f"your rule for {called_op(node)} ({own}) raised{_raised_at(error, own)} "
             f"{type(error).__name__}: {_first_line(error)}, at {place}",
             hint="it is called with the op's parameters, tensors as JAX arrays",
         )
     return RuleFailedError(
-        f"the rule for {node.target} failed at {place}: {_first_line(error)}",
+        f"the rule for {called_op(node)} failed at {place}: {_first_line(error)}",
         hint="this is a fault of tpu-export: please report it with the model; "
         "a rule of your own (tpu_export.lowers) can stand in",
     )

@@ -11,6 +11,7 @@ import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.registry import Own
 from tpu_export.runtime.errors import TpuExportError
@@ -129,10 +130,10 @@ def _said(value: Any) -> str:
 
 def _wrong(node: Node, own: Own | None, got: str, want: str) -> LoweringBugError:
     if own is None:
-        rule = f"the rule for {node.target}"
+        rule = f"the rule for {called_op(node)}"
         hint = "this is a fault of tpu-export: please report it with the model"
     else:
-        rule = f"your rule for {node.target} ({own})"
+        rule = f"your rule for {called_op(node)} ({own})"
         hint = f"correct {own}, or what the op's register_fake says"
     return LoweringBugError(f"{rule} gave {got} where torch has {want}", hint=hint)
 

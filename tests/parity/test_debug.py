@@ -200,6 +200,22 @@ def test_an_op_without_a_rule_is_a_row() -> None:
     assert report.counts == {"failed": 1, "ok": 1}
 
 
+@torch.library.custom_op("tpx_debug::grow", mutates_args={"x"})
+def grow(x: torch.Tensor, by: float) -> None:
+    x += by
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_an_op_of_the_user_that_writes(wrong: int) -> None:
+    def function(m: Any, x: torch.Tensor) -> torch.Tensor:
+        grow(m.n, 2.0)
+        return x * m.n
+
+    tpu_export.lowers(grow)(lambda x, by: x + by + wrong)
+    report = debug(Fn(function, n=torch.ones(3)), (torch.randn(3),), keep_going=True)
+    assert [row.op for row in report.rows] == ["tpx_debug.grow.default"] * wrong
+
+
 def kernel(x: Any, wrong: int = 0) -> Any:
     def body(a: Any, b: Any) -> None:
         b[...] = a[...] * 2 + wrong

@@ -11,7 +11,9 @@ import torch
 from torch import nn
 
 import tpu_export
+from tpu_export.converters.stablehlo.coverage import UnsupportedOpsError
 from tpu_export.converters.stablehlo.custom import RegistrationError, forget
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.refusals import RuleFailedError
 from tpu_export.converters.stablehlo.registry import OWN, find_rule
 from tpu_export.converters.stablehlo.results import LoweringBugError
@@ -221,3 +223,99 @@ def test_a_rule_of_a_dynamic_size(check_module: Any) -> None:
         more=[(torch.randn(5, 4),)],
         dynamic_shapes=(({0: torch.export.Dim("rows")},),),
     )
+
+
+@torch.library.custom_op("tpx_custom::push", mutates_args={"cache"})
+def push(cache: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    cache[:-1] = cache[1:].clone()
+    cache[-1] = x
+    return cache.sum(0)
+
+
+push.register_fake(lambda cache, x: torch.empty_like(x))
+
+
+@torch.library.custom_op("tpx_custom::bump", mutates_args={"x"})
+def bump(x: torch.Tensor, by: float, *, times: int = 1) -> None:
+    x += by * times
+
+
+class Cache(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(3, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.cat([x * 2, x]).view(2, 4)
+        bump(y[0], 1.5)
+        bump(y[:, 1:3], 2.0)
+        bump(y.t(), 1.0, times=2)
+        return push(self.cache, x) + y
+
+
+def push_rule(cache: Any, x: Any) -> Any:
+    cache = jnp.concatenate([cache[1:], x[None]])
+    return cache.sum(0), cache
+
+
+def bump_rule(x: Any, by: float, *, times: int) -> Any:
+    return x + by * times
+
+
+def test_a_rule_of_an_op_that_writes(check_module: Any) -> None:
+    tpu_export.lowers(push)(push_rule)
+    tpu_export.lowers(bump)(bump_rule)
+    module = Cache()
+    lowered = check_module(module, (torch.randn(4),), calls=3)
+    assert [slot.name for slot in lowered.program.signature.state] == ["cache"]
+
+
+def test_a_rule_of_an_op_that_writes_gives_new_values_too() -> None:
+    tpu_export.lowers(bump)(bump_rule)
+    with pytest.raises(UnsupportedOpsError, match=r"tpx_custom.push.default x1 at "):
+        lowered_cache()
+    tpu_export.lowers(push)(lambda cache, x: cache.sum(0))
+    with pytest.raises(RuleFailedError, match="1 results and writes to cache: give "):
+        lowered_cache()
+    forget(__name__)
+    tpu_export.lowers(push)(push_rule)
+    tpu_export.lowers(bump)(lambda x, by, *, times: x[0])
+    with pytest.raises((LoweringBugError, RuleFailedError), match="your rule for"):
+        lowered_cache()
+
+
+def lowered_cache() -> Any:
+    return capture(Cache(), (torch.randn(4),)).lower()
+
+
+@torch.library.custom_op("tpx_custom::bump_all", mutates_args={"xs"})
+def bump_all(xs: list[torch.Tensor]) -> None:
+    for x in xs:
+        x += 1
+
+
+def test_writing_to_a_list_is_refused() -> None:
+    tpu_export.lowers(bump_all)(lambda xs: xs)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        bump_all([y])
+        return y
+
+    with pytest.raises(
+        UnsupportedOptionError, match="list of tensors 'xs', at /tpx_cu"
+    ):
+        lowered(function, torch.randn(2, 3))
+
+
+def test_writing_to_a_view_of_dynamic_size_is_refused() -> None:
+    tpu_export.lowers(bump)(bump_rule)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        bump(y.t(), 1.0)
+        return y
+
+    sizes = (({0: torch.export.Dim("rows")},),)
+    with pytest.raises(UnsupportedOptionError, match="a view of a tensor with gaps or"):
+        lowered(function, torch.randn(4, 3), dynamic_shapes=sizes)
