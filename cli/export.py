@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tpu_export.cli.buckets import buckets
 from tpu_export.cli.failures import UsageError
 from tpu_export.cli.models import configuration, only_model, source
 from tpu_export.cli.near import did_you_mean
@@ -30,6 +31,13 @@ NO_TOPOLOGY = "none"
     help="TPU to compile for: v5e-1, v6e-8, v6e:2x2 …; repeat or separate by commas; "
     "none: no TPU, CPU only.  [default: v5e-1,v6e-1]",
 )
+@click.option(
+    "--bucket",
+    multiple=True,
+    metavar="NAME=SIZES",
+    help="Sizes of a dynamic dimension to compile for: batch=1,8,32; repeat for others. "
+    "Every combination is compiled and proven.  [default: the example's sizes]",
+)
 @click.option("--no-parity", is_flag=True, help="Write without the proof.")
 @click.option("--tolerance", type=float, help="Limit of max rel for all float outputs.")
 @click.option(
@@ -43,6 +51,7 @@ def command(
     target: str | None,
     output: str | None,
     topology: tuple[str, ...],
+    bucket: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Export MODEL, prove the result against torch eager, and write it."""
@@ -50,6 +59,7 @@ def command(
     text = model or settings.get("model") or only_model(Path.cwd())
     target = target or settings.get("target", "cloud-tpu")
     names = _topologies(topology, settings)
+    options["buckets"] = buckets(bucket, settings)
     check(target, names)
     found = source(text)
     final = Path(output or settings.get("output") or f"{found.name}{TARGETS[target]}")
@@ -108,6 +118,7 @@ def export_source(
             found,
             target=target,
             topologies=topologies,
+            buckets=options["buckets"],
             output=output,
             parity=not options["no_parity"],
             tolerance=options["tolerance"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from tpu_export.cli.output import print_json, print_table, size_text
 
 if TYPE_CHECKING:
     from tpu_export.runtime.artifact import Artifact
+    from tpu_export.runtime.manifest import Executable
 
 
 @click.command("inspect")
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 def command(artifact: str, as_json: bool) -> None:
     """Show what a .tpuexe holds; nothing in it is run."""
     from tpu_export.runtime.artifact import Artifact
+    from tpu_export.runtime.signature import sizes_text
 
     found = summary(Artifact(artifact))
     if as_json:
@@ -27,8 +30,12 @@ def command(artifact: str, as_json: bool) -> None:
     click.echo(
         "made by " + ", ".join(f"{k} {v}" for k, v in found["producers"].items())
     )
-    for text in found["signatures"].values():
+    for name, text in found["signatures"].items():
         click.echo(f"\n{text}")
+        if found["buckets"][name]:
+            click.echo(
+                f"  buckets: {', '.join(map(sizes_text, found['buckets'][name]))}"
+            )
     click.echo(
         f"\nweights: {found['weights']} tensors, {size_text(found['weight_bytes'])}"
     )
@@ -53,6 +60,9 @@ def summary(artifact: Artifact) -> dict[str, Any]:
         "size": artifact.path.stat().st_size,
         "producers": manifest.producers,
         "signatures": {n: describe(p.signature) for n, p in manifest.programs.items()},
+        "buckets": {
+            name: buckets(manifest.executables, name) for name in manifest.programs
+        },
         "weights": len(stored),
         "weight_bytes": sum(
             e.size for n, e in manifest.entries.items() if n.startswith("weights/")
@@ -74,6 +84,16 @@ def summary(artifact: Artifact) -> dict[str, Any]:
     }
 
 
+def buckets(executables: Sequence[Executable], name: str) -> list[dict[str, int]]:
+    """Return the sizes that a signature has executables for, each once."""
+    found: list[dict[str, int]] = []
+    for executable in executables:
+        sizes = executable.dims
+        if executable.signature == name and sizes and sizes not in found:
+            found.append(sizes)
+    return found
+
+
 def describe(signature: Any) -> str:
     """Return a signature with its results and state as text."""
     from tpu_export.runtime.inputs import describe as inputs
@@ -87,6 +107,7 @@ def describe(signature: Any) -> str:
         f"  {d.name}: {d.minimum} … {d.maximum if d.maximum is not None else 'any'}"
         for d in signature.dims
     ]
+    lines += [f"  only where {constraint}" for constraint in signature.constraints]
     return "\n".join(lines)
 
 

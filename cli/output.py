@@ -85,11 +85,13 @@ def print_table(lines: Sequence[Sequence[str]]) -> None:
 
 def estimate_lines(estimates: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Return the compiler's estimates as a table."""
+    from tpu_export.runtime.signature import sizes_text
+
     header = ["signature", "topology", "HBM", "of", "GFLOP", "kilocycles", "µs"]
     rows = [
         [
             str(e["signature"]),
-            str(e["topology"]),
+            f"{e['topology']} {sizes_text(e['dims'])}".rstrip(),
             size_text(e["hbm_used"]),
             size_text(e["hbm_total"]),
             f"{e['flops'] / 1e9:.2f}",

@@ -14,7 +14,7 @@ from torch.export.graph_signature import ConstantArgument
 from torch.utils._pytree import tree_leaves
 
 from tpu_export.converters.stablehlo.registry import Target
-from tpu_export.exporter.dims import check_ranges, solve
+from tpu_export.exporter.dims import check_ranges
 from tpu_export.exporter.entry import (
     bind,
     exportable,
@@ -28,6 +28,7 @@ from tpu_export.exporter.shapes import Shapes, asked_leaves, for_torch, plain_sh
 from tpu_export.exporter.signature import read_signature, user_arguments
 from tpu_export.exporter.storable import check_storable
 from tpu_export.exporter.tracing import trace
+from tpu_export.runtime.dims import solve_dims
 from tpu_export.runtime.signature import Signature
 
 if TYPE_CHECKING:
@@ -89,14 +90,9 @@ class Captured:
 
     def example_dims(self) -> dict[str, int]:
         """Return the size that each dynamic dimension has in the example."""
-        sizes: dict[str, int] = {}
-        shapes = [tuple(leaf.shape) for leaf in self.example_inputs()]
-        for spec, shape in zip(self.signature.inputs, shapes, strict=True):
-            for wanted, size in zip(spec.shape, shape, strict=True):
-                solved = solve(wanted, size) if isinstance(wanted, str) else None
-                if solved is not None:
-                    sizes.setdefault(*solved)
-        return sizes
+        tensors = zip(self.signature.inputs, self.example_inputs(), strict=True)
+        shapes = {spec.name: tuple(leaf.shape) for spec, leaf in tensors}
+        return solve_dims(self.signature.inputs, shapes, self.signature.dims)[0]
 
 
 def capture(

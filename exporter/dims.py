@@ -205,25 +205,3 @@ def check_ranges(asked: Iterable[object], dims: Sequence[Dim]) -> None:
                     hint=f"ask for the range that holds: Dim({dim.__name__!r}, "
                     f"min={found.minimum}, max={found.maximum})",
                 )
-
-
-def solve(expression: str, size: int) -> tuple[str, int] | None:
-    """Return (name, value) for a linear expression in one dimension, else None.
-
-    >>> solve("2*seq + 1", 9)
-    ('seq', 4)
-    """
-    if expression.isidentifier():
-        return expression, size
-    names = {n: sympy.Symbol(n) for n in _identifiers(expression)}
-    if len(names) != 1:
-        return None
-    parsed = sympy.parse_expr(expression, local_dict=names)
-    solutions = sympy.solve(parsed - size, *names.values())
-    whole = [int(s) for s in solutions if s.is_Integer]
-    return (next(iter(names)), whole[0]) if whole else None
-
-
-def _identifiers(expression: str) -> set[str]:
-    words = "".join(c if c.isalnum() or c == "_" else " " for c in expression).split()
-    return {word for word in words if not word[0].isdigit()}

@@ -17,7 +17,12 @@ from torch.export import ExportedProgram
 
 from tpu_export.exporter.refusals import DimRangeError
 from tpu_export.exporter.trees import Path
-from tpu_export.runtime.expressions import holds, names_in, relation
+from tpu_export.runtime.expressions import (
+    constraint_names,
+    holds,
+    names_in,
+    relation,
+)
 from tpu_export.runtime.signature import Dim, DimSize, Shape
 
 _OPERATORS: dict[type[ast.cmpop], str] = {
@@ -78,7 +83,7 @@ def read_constraints(
             ) from error
         found |= parts
     for constraint in found:
-        names = _names(constraint)
+        names = constraint_names(constraint)
         if len(names) == 1 and names <= set(promised):
             raise DimRangeError(
                 f"the model does not hold for every {min(names)}: only where {constraint}",
@@ -182,7 +187,7 @@ def _says_something(clause: Sequence[str], dims: Sequence[Dim]) -> bool:
     """Whether some sizes in range break it, or it is about a number of the caller's."""
     if any(_ZERO_OR_ONE.search(part) for part in clause):
         return False
-    names = {name for part in clause for name in _names(part)}
+    names = {name for part in clause for name in constraint_names(part)}
     least = _TWO if all(relation(part)[1] == "!=" for part in clause) else 0
     ranges = {dim.name: _samples(dim, least) for dim in dims if dim.name in names}
     if set(ranges) != names:
@@ -200,11 +205,6 @@ def _samples(dim: Dim, least: int) -> list[int]:
     top = _FAR if dim.maximum is None else dim.maximum
     sizes = range(bottom, top + 1)
     return [*sizes[-2:], *sizes[:_DENSE]]
-
-
-def _names(constraint: str) -> set[str]:
-    left, _, right = relation(constraint)
-    return names_in(left) | names_in(right)
 
 
 def _readable(guard: str) -> str:

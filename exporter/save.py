@@ -54,6 +54,7 @@ def save(
     """
     programs = _without_collisions(programs)
     tensors = {n: t for p in programs.values() for n, t in p.weights.items()}
+    written: dict[bytes, str] = {}
     with ArtifactWriter(path) as writer:
         keys = _shared_keys(tensors)
         own = {key: tensors[key] for key in dict.fromkeys(keys.values())}
@@ -65,7 +66,7 @@ def save(
             programs={n: _program(writer, p) for n, p in programs.items()},
             weights={n: _reference(tensors[n], key) for n, key in keys.items()},
             executables=tuple(
-                _executable(writer, name, target)
+                _executable(writer, name, target, written)
                 for name, compiled in targets.items()
                 for target in compiled
             ),
@@ -108,16 +109,21 @@ def _modules(
 
 
 def _executable(
-    writer: ArtifactWriter, signature: str, target: CompiledTarget
+    writer: ArtifactWriter,
+    signature: str,
+    target: CompiledTarget,
+    written: dict[bytes, str],
 ) -> Executable:
+    """Write an executable; `written` are the prepares so far, one may serve many sizes."""
     topology = target.topology.replace(":", "-")
     sizes = "".join(f".{k}={v}" for k, v in sorted(target.dims.items()))
     stem = f"executables/{target.platform}/{topology}/{signature}{sizes}"
     writer.add_bytes(f"{stem}.bin", target.main)
     prepare = None
     if target.prepare is not None:
-        prepare = f"{stem}.prepare.bin"
-        writer.add_bytes(prepare, target.prepare)
+        prepare = written.setdefault(target.prepare, f"{stem}.prepare.bin")
+        if prepare == f"{stem}.prepare.bin":
+            writer.add_bytes(prepare, target.prepare)
     if target.report is not None:
         report = json.dumps(target.report.to_json(), sort_keys=True).encode()
         writer.add_bytes(f"report/{topology}/{signature}{sizes}.json", report)

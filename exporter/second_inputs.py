@@ -1,13 +1,17 @@
-"""A second set of inputs for parity: like the example, drawn from a seed."""
+"""Further inputs for parity: like the example, drawn from a seed, of other sizes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import torch
-from torch.utils._pytree import tree_map_only
+from torch.export.graph_signature import ConstantArgument
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from tpu_export.exporter.capture import Captured
+from tpu_export.exporter.signature import user_arguments
+from tpu_export.runtime.stablehlo import static_shape
 
 Example: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
 
@@ -24,6 +28,33 @@ def second_inputs(captured: Captured, seed: int) -> Example:
         torch.Tensor, lambda t: _like(t, generator), captured.example
     )
     return args, kwargs
+
+
+def resized(captured: Captured, inputs: Example, sizes: Mapping[str, int]) -> Example:
+    """Return inputs whose dynamic dimensions have these sizes: repeated, then cut.
+
+    So indices stay in range, and rows of a mask keep what they see.
+    """
+    leaves, tree = tree_flatten(inputs)
+    specs = iter(captured.signature.inputs)
+    made = [
+        leaf
+        if isinstance(argument, ConstantArgument)
+        else _repeated(leaf, static_shape(next(specs).shape, sizes))
+        for leaf, argument in zip(leaves, user_arguments(captured.program), strict=True)
+    ]
+    args, kwargs = tree_unflatten(made, tree)
+    return tuple(args), dict(kwargs)
+
+
+def _repeated(leaf: object, shape: tuple[int, ...]) -> object:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    for axis, size in enumerate(shape):
+        if size != leaf.shape[axis]:
+            places = torch.arange(size) % max(leaf.shape[axis], 1)
+            leaf = leaf.index_select(axis, places)
+    return leaf.detach()
 
 
 def _like(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -16,6 +16,7 @@ from tpu_export.parity.references import compare, references
 from tpu_export.parity.report import ParityReport
 from tpu_export.parity.rungs import ProgramRung
 from tpu_export.parity.samples import Samples
+from tpu_export.runtime.artifact import Artifact
 from tpu_export.runtime.program import load
 
 
@@ -48,7 +49,8 @@ def parity(
     second = model.second_inputs if isinstance(model, Source) else None
     lowered = {name: lower(c) for name, c in captured.items()}
     programs = {name: low.program for name, low in lowered.items()}
-    known = references(captured, programs, Samples(seed, second))
+    buckets = _buckets(Path(artifact), captured) if artifact is not None else {}
+    known = references(captured, programs, Samples(seed, second, buckets))
     with ExitStack() as stack:
         path = artifact or _built(lowered, stack)
         program = stack.enter_context(load(path, device="cpu"))
@@ -66,6 +68,20 @@ def _captured(
         return {model.name: model}
     captured = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     return {captured.name: captured}
+
+
+def _buckets(
+    artifact: Path, captured: Mapping[str, Captured]
+) -> dict[str, list[Mapping[str, int]]]:
+    """Return the sizes that the artifact has executables for on the CPU."""
+    examples = {name: known.example_dims() for name, known in captured.items()}
+    found: dict[str, list[Mapping[str, int]]] = {}
+    for executable in Artifact(artifact).manifest.executables:
+        example = examples.get(executable.signature, {})
+        new = executable.dims != example and executable.dims.keys() == example.keys()
+        if executable.platform == "cpu" and new:
+            found.setdefault(executable.signature, []).append(executable.dims)
+    return found
 
 
 def _built(lowered: Mapping[str, Lowered], stack: ExitStack) -> Path:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tpu_export.exporter.buckets import BucketError, Buckets, check_buckets
 from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.progress import Progress, Stages
 from tpu_export.exporter.sources import Source
@@ -82,6 +83,7 @@ def export(
     target: str = "cloud-tpu",
     topologies: Sequence[str] = DEFAULT_TOPOLOGIES,
     dynamic_shapes: Any = None,
+    buckets: Buckets | None = None,
     output: str | Path = "m.tpuexe",
     parity: bool = True,
     tolerance: float | None = None,
@@ -97,6 +99,9 @@ def export(
         args: example inputs; kwargs: likewise.
         target: "cloud-tpu" (.tpuexe), "litert" (.tflite) or "stablehlo" (a folder).
         topologies: TPU topologies to compile for; () = portable program and CPU only.
+        dynamic_shapes: as torch.export takes them; they name the dynamic dimensions.
+        buckets: sizes to compile for, as {"batch": [1, 8], "seq": [128]}: each combination
+            gets executables and is proven. Other sizes run from the portable program.
         tolerance: overrides the threshold of every floating-point output (see
             docs/parity.md).
         seed: of the second set of inputs that parity runs.
@@ -106,16 +111,22 @@ def export(
     """
     if target not in WRITERS:
         raise UnknownTargetError(target)
+    if buckets and target != "cloud-tpu":
+        raise BucketError(
+            f"target {target} has no buckets", hint="they are for target cloud-tpu"
+        )
     stages = Stages(progress)
     second = model.second_inputs if isinstance(model, Source) else None
     with stages.stage("capture") as words:
         signatures = _signatures(model, args, kwargs, dynamic_shapes)
+        check_buckets(signatures, buckets or {})
         words.append(", ".join(signatures))
     job = Job(
         signatures=signatures,
         output=Path(output),
         target=target,
         topologies=tuple(topologies),
+        buckets=buckets or {},
         parity=parity,
         tolerance=tolerance,
         seed=seed,

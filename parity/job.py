@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from tpu_export.exporter.buckets import Buckets
 from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.progress import Stages
 from tpu_export.exporter.stages import DEFAULT_TOPOLOGIES
@@ -24,6 +25,7 @@ class Job:
     output: Path
     target: str = "cloud-tpu"
     topologies: Sequence[str] = DEFAULT_TOPOLOGIES
+    buckets: Buckets = field(default_factory=dict)
     parity: bool = True
     tolerance: float | None = None
     seed: int = 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tpu_export.exporter.capture import Captured
-from tpu_export.exporter.second_inputs import second_inputs
+from tpu_export.exporter.second_inputs import Example, resized, second_inputs
 from tpu_export.parity.eager import Sample
+from tpu_export.runtime.signature import sizes_text
 
 Second = Callable[[Captured, int], Any]
 
@@ -22,16 +23,29 @@ class Samples:
         second: gives the second (args, kwargs); the default draws values like
             the example's: same shapes and dtypes, floats of its mean and deviation,
             integers within its range.
+        buckets: sizes of dynamic dimensions to run as well, by signature.
     """
 
     seed: int = 1
     second: Second | None = None
+    buckets: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)
 
     def of(self, captured: Captured) -> list[Sample]:
-        """Return the example and the second set for one signature."""
-        args, kwargs = captured.example
-        more_args, more_kwargs = (self.second or second_inputs)(captured, self.seed)
+        """Return the example, the second set, and one a bucket, for one signature."""
         return [
-            Sample("example", args, kwargs),
-            Sample(f"seed {self.seed}", more_args, more_kwargs),
+            Sample("example", *captured.example),
+            Sample(f"seed {self.seed}", *self._drawn(captured)),
+            *(
+                Sample(sizes_text(sizes), *self._sized(captured, sizes))
+                for sizes in self.buckets.get(captured.name, ())
+            ),
         ]
+
+    def _drawn(self, captured: Captured) -> Example:
+        args, kwargs = (self.second or second_inputs)(captured, self.seed)
+        return args, kwargs
+
+    def _sized(self, captured: Captured, sizes: Mapping[str, int]) -> Example:
+        example = resized(captured, captured.example, sizes)
+        drawn = self._drawn(replace(captured, example=example))
+        return resized(captured, drawn, sizes)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.converters.tpu.cost import CostReport
+from tpu_export.exporter.buckets import Sizes, compiled_sizes, left_out
 from tpu_export.exporter.save import save
 from tpu_export.exporter.stages import compile_signatures, lower
 from tpu_export.parity.job import Job, Pending
@@ -70,11 +71,11 @@ def tpuexe(job: Job) -> Iterator[Pending]:
         lowered = {name: lower(c) for name, c in job.signatures.items()}
     programs = {name: low.program for name, low in lowered.items()}
     with stage("compile", ", ".join([*topologies, "cpu"])):
-        compiled = compile_signatures(lowered, topologies)
+        compiled = compile_signatures(lowered, topologies, buckets=job.buckets)
     known: Sequence[Reference] = ()
     if job.parity:
         with stage("eager"):
-            samples = Samples(job.seed, job.second_inputs)
+            samples = Samples(job.seed, job.second_inputs, _bucketed(job))
             known = references(job.signatures, programs, samples)
     weights = sum(t.nbytes for p in programs.values() for t in p.weights.values())
     kept = golden(known, max(GOLDEN_BYTES, weights // GOLDEN_SHARE))
@@ -83,12 +84,23 @@ def tpuexe(job: Job) -> Iterator[Pending]:
             writing = save(_file(job), programs, compiled.targets, kept)
             writer = stack.enter_context(writing)
         estimates = [
-            {"signature": name, **_estimate(report)}
-            for name, reports in compiled.report.items()
-            for report in reports.values()
+            {"signature": name, "dims": dict(target.dims), **_estimate(target.report)}
+            for name, targets in compiled.targets.items()
+            for target in targets
+            if target.report is not None
         ]
-        notes = [_unproven(name) for name, p in programs.items() if _own_tpu(p)]
+        notes = [n for c in job.signatures.values() for n in left_out(c, job.buckets)]
+        notes += [_unproven(name) for name, p in programs.items() if _own_tpu(p)]
         yield _PendingArtifact(writer, job, known, estimates, notes)
+
+
+def _bucketed(job: Job) -> dict[str, list[Sizes]]:
+    """Return the sizes to prove besides the example's, by signature."""
+    return {
+        name: compiled_sizes(captured, job.buckets)
+        for name, captured in job.signatures.items()
+        if set(job.buckets) & {dim.name for dim in captured.signature.dims}
+    }
 
 
 def _file(job: Job) -> Path:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tpu_export.runtime.archive import ArtifactCorruptedError
-from tpu_export.runtime.expressions import FUNCTIONS, names_in, relation
+from tpu_export.runtime.expressions import FUNCTIONS, constraint_names, names_in
 from tpu_export.runtime.manifest import (
     CONSTRAINTS,
     Executable,
@@ -101,8 +101,7 @@ def _check_features(manifest: Manifest) -> None:
 
 def _check_constraint(constraint: str, names: Sequence[str], where: str) -> None:
     try:
-        left, _, right = relation(constraint)
-        unknown = (names_in(left) | names_in(right)) - set(names)
+        unknown = constraint_names(constraint) - set(names)
     except ValueError as error:
         raise ArtifactCorruptedError("3.10", f"{where}: {error}") from error
     require(not unknown, "3.10", f"{where}: unknown name in {constraint!r}")

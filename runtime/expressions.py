@@ -108,6 +108,16 @@ def relation(constraint: str) -> tuple[str, str, str]:
     return parts[0], parts[1], parts[2]
 
 
+def constraint_names(constraint: str) -> set[str]:
+    """Return the names that a constraint mentions.
+
+    Raises:
+        ValueError: it is not in the grammar.
+    """
+    left, _, right = relation(constraint)
+    return names_in(left) | names_in(right)
+
+
 def holds(constraint: str, values: Mapping[str, int]) -> bool:
     """Whether a constraint is true of the values; not where it cannot be computed.
 

@@ -11,7 +11,7 @@ import numpy as np
 from tpu_export.runtime.conformance import numbers
 from tpu_export.runtime.dims import solve_dims
 from tpu_export.runtime.errors import TpuExportError
-from tpu_export.runtime.expressions import holds, names_in, relation
+from tpu_export.runtime.expressions import constraint_names, holds
 from tpu_export.runtime.signature import Parameter, Signature, TensorSpec
 from tpu_export.runtime.tensors import Array, numpy_dtype
 from tpu_export.runtime.trees import StructureError, flatten
@@ -89,8 +89,7 @@ def _unmet(
     known = {n: int(arrays[n]) for n in numbers(signature) if n in arrays} | dict(dims)
     problems = []
     for constraint in signature.constraints:
-        left, _, right = relation(constraint)
-        names = sorted(names_in(left) | names_in(right))
+        names = sorted(constraint_names(constraint))
         if known.keys() >= set(names) and not holds(constraint, known):
             given = ", ".join(f"{name} = {known[name]}" for name in names)
             problems.append(f"the model was captured for {constraint}, given {given}")

@@ -228,6 +228,11 @@ class _Callable:
         """What it takes, returns and keeps."""
         return self._runner.signature
 
+    @property
+    def buckets(self) -> tuple[Mapping[str, int], ...]:
+        """Sizes of dynamic dimensions that run without a compilation on this device."""
+        return self._runner.buckets
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it: arrays in, arrays in the model's structure out.
 

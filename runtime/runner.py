@@ -26,6 +26,7 @@ from tpu_export.runtime.signature import (
     FunctionSpec,
     layout_prepare_spec,
     leading_slots,
+    sizes_text,
 )
 from tpu_export.runtime.stablehlo import portable_callable, static_shapes
 from tpu_export.runtime.weights import Weights
@@ -144,6 +145,15 @@ class Runner:
                 self._leading[code.arrangement] = code.arrange(weights)
             return code.run, self._leading[code.arrangement]
 
+    @property
+    def buckets(self) -> tuple[Mapping[str, int], ...]:
+        """The sizes that the artifact has an executable for on this device, each once."""
+        sizes: list[Mapping[str, int]] = []
+        for executable in self._executables():
+            if executable.dims not in sizes:
+                sizes.append(executable.dims)
+        return tuple(sizes)
+
     def _executables(self) -> list[Executable]:
         platform = self._device.platform
         return [
@@ -155,7 +165,7 @@ class Runner:
     def _load(self, dims: Mapping[str, int]) -> _Code:
         reason = "the caller asked for it"
         if self._policy != "never":
-            reason = "the artifact holds no executable for this device and these sizes"
+            reason = self._no_executable(dims)
             for executable in self._executables():
                 if executable.dims == dict(dims):
                     found = self._from_executable(executable)
@@ -169,6 +179,12 @@ class Runner:
             )
         return self._from_portable(dims, reason)
 
+    def _no_executable(self, dims: Mapping[str, int]) -> str:
+        there = ", ".join(sizes_text(sizes) for sizes in self.buckets if sizes)
+        if dims and there:
+            return f"the artifact has no executable for {sizes_text(dims)}, but for {there}"
+        return "the artifact holds no executable for this device and these sizes"
+
     def _from_executable(self, executable: Executable) -> _Code | str:
         """Return the code of an executable, or why it may not be used."""
         cpu = self._device.platform == "cpu"
@@ -181,12 +197,14 @@ class Runner:
             prepare = self._native(executable.prepare) if executable.prepare else None
         except (RuntimeError, ValueError) as error:
             return f"its executable cannot be loaded: {_line(error)}"
-        origin = f"executable {executable.platform}/{executable.topology}"
+        sizes = f" {sizes_text(executable.dims)}" if executable.dims else ""
+        origin = f"executable {executable.platform}/{executable.topology}{sizes}"
         if cpu:
             self._prepare = self._prepare or prepare
             return _Code(main, "", self._in_order, origin)
         arrange = partial(self._laid_out, prepare)
-        return _Code(main, executable.main, arrange, origin)
+        # Sizes whose prepare is one entry lay weights out alike, and share them.
+        return _Code(main, executable.prepare or "", arrange, origin)
 
     def _native(self, entry: str) -> Flat:
         return load_executable(bytes(self._artifact.entry(entry)), self._device)

@@ -6,6 +6,7 @@ a dimension is an int or an expression in dimension names ("batch", "2*seq + 1")
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -23,6 +24,11 @@ class Dim:
     name: str
     minimum: int = 1
     maximum: int | None = None
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Return "batch=8 seq=128"."""
+    return " ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def compile_program(
     program: Lowered,
     targets: Sequence[Target],
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None,
     options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> list[CompiledTarget]:
@@ -119,7 +119,8 @@ def compile_program(
     Args:
         program: a lowered signature.
         targets: slices, and "cpu" for this host.
-        dims: a size for every dynamic dimension of the signature.
+        dims: a size for every dynamic dimension of the signature; or several such, and
+            then there are executables for each, in this order.
         options: XLA compiler options on top of ours, for every target.
         progress: called from worker threads as targets start and end.
 
@@ -131,10 +132,15 @@ def compile_program(
         CompileRefusedError: the compiler refused the program.
         CompileCrashedError: a worker died.
     """
-    sizes = _bound(program.signature, dims or {})
+    given = [dims or {}] if not isinstance(dims, Sequence) else dims
+    sizes = [_bound(program.signature, each) for each in given]
     if any(isinstance(target, Topology) for target in targets):
         check_host()
-    jobs = [_job(program, target, sizes, options or {}) for target in targets]
+    jobs = [
+        _job(program, target, each, options or {})
+        for each in sizes
+        for target in targets
+    ]
     tell = progress or (lambda _: None)
     with Workers() as workers, ThreadPoolExecutor(_parallel()) as pool:
         try:
@@ -168,7 +174,7 @@ def _compiled(
     workers: Workers, program: Lowered, job: Job, tell: Progress
 ) -> CompiledTarget:
     start = time.perf_counter()
-    tell(CompileEvent(job.topology, "start"))
+    tell(CompileEvent(job.name, "start"))
     modules = _modules(program, job.platform)
     key, directory = cache_key(_facts(job), modules), cache_directory()
     parts = read_entry(directory, key)
@@ -178,7 +184,7 @@ def _compiled(
         write_entry(directory, key, parts)
     result = Result.from_json(json.loads(parts["result"]))
     seconds = time.perf_counter() - start
-    tell(CompileEvent(job.topology, "end", seconds, cached))
+    tell(CompileEvent(job.name, "end", seconds, cached))
     return CompiledTarget(
         platform=job.platform,
         topology=job.topology,

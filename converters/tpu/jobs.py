@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from tpu_export.converters.tpu.cost import CostReport
 from tpu_export.runtime.manifest import Compiler
-from tpu_export.runtime.signature import FunctionSpec, Slot
+from tpu_export.runtime.signature import FunctionSpec, Slot, sizes_text
 
 Platform: TypeAlias = Literal["tpu", "cpu"]
 Layouts: TypeAlias = tuple[tuple[int, ...] | None, ...]
@@ -45,6 +45,11 @@ class Job:
     options: Mapping[str, str]
     main: FunctionSpec
     prepare: FunctionSpec | None
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages: "v5e:1x1 batch=8"."""
+        return f"{self.topology} {sizes_text(self.dims)}".rstrip()
 
     def to_json(self) -> dict[str, object]:
         """Return plain data for json."""

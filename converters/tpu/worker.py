@@ -170,7 +170,7 @@ def _compile(job: Job, lowered: Any) -> Any:
         if sizes is None:
             raise
         largest = largest_values(lowered.compiler_ir("stablehlo"))
-        raise OutOfMemoryError(job.topology, *sizes, largest) from error
+        raise OutOfMemoryError(job.name, *sizes, largest) from error
 
 
 def _report(job: Job, program: Any) -> Any:

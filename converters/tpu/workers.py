@@ -98,7 +98,7 @@ class Workers:
             if (directory / "error.json").exists():
                 raise _refusal(job, json.loads((directory / "error.json").read_text()))
             if status or not (directory / "result.json").exists():
-                raise CompileCrashedError(job.topology, status, text)
+                raise CompileCrashedError(job.name, status, text)
             binaries = {
                 path.stem: path.read_bytes() for path in directory.glob("*.bin")
             }
@@ -138,7 +138,7 @@ def _refusal(job: Job, answer: Mapping[str, object]) -> TpuExportError:
     lines = str(answer["refused"]).strip().splitlines() or ["no reason given"]
     kernel = "Mosaic" in lines[0] or "tpu_custom_call" in lines[0]
     return CompileRefusedError(
-        f"the compiler for {job.topology} refused the program: {lines[0][:_REASON]}",
+        f"the compiler for {job.name} refused the program: {lines[0][:_REASON]}",
         hint=(
             "a Pallas kernel of yours is not what Mosaic takes (docs/custom-ops.md)"
             if kernel

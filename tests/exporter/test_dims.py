@@ -5,7 +5,7 @@ import sympy
 from torch.export import Dim as TorchDim
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
-from tpu_export.exporter.dims import DimNames, _Printer, check_ranges, solve
+from tpu_export.exporter.dims import DimNames, _Printer, check_ranges
 from tpu_export.exporter.refusals import DimRangeError
 from tpu_export.runtime.signature import Dim
 
@@ -37,22 +37,6 @@ def test_expressions_are_python(expression: sympy.Expr, expected: str) -> None:
     values = {"seq": 13, "batch": 5, "u0": 2, "max": max, "min": min}
     known = {S: 13, T: 5, sympy.Symbol("u0"): 2}
     assert eval(printed, {}, values) == int(expression.subs(known))
-
-
-@pytest.mark.parametrize(
-    ("expression", "size", "expected"),
-    [
-        ("seq", 9, ("seq", 9)),
-        ("2*seq", 8, ("seq", 4)),
-        ("2*seq + 1", 9, ("seq", 4)),
-        ("N", 3, ("N", 3)),
-        ("2*E", 6, ("E", 3)),
-        ("a + b", 4, None),
-        ("2*seq", 7, None),
-    ],
-)
-def test_solve(expression: str, size: int, expected: tuple[str, int] | None) -> None:
-    assert solve(expression, size) == expected
 
 
 @pytest.mark.parametrize(

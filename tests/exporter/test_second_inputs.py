@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.export import Dim
 
 from tpu_export.exporter.capture import capture
-from tpu_export.exporter.second_inputs import second_inputs
+from tpu_export.exporter.second_inputs import resized, second_inputs
 
 CASES = {
     "normal": torch.randn(64, 64, generator=torch.Generator().manual_seed(3)) * 5 + 2,
@@ -53,3 +54,26 @@ def test_the_seed_decides() -> None:
     assert isinstance(b, torch.Tensor)
     assert torch.equal(a, b)
     assert not torch.equal(a, c)  # type: ignore[arg-type]
+
+
+def test_other_sizes_repeat_and_cut_the_example() -> None:
+    ids, mask = torch.tensor([[1, 2, 3]]), torch.tensor([[0.0, -torch.inf, 0.0]])
+    captured = capture(
+        lambda inputs, n: inputs["ids"] * n + inputs["pair"][0].sum(),
+        ({"ids": ids, "pair": (mask, torch.ones(2))}, 3),
+        dynamic_shapes=(
+            {
+                "ids": {0: Dim("b"), 1: Dim("t")},
+                "pair": ({1: Dim("t")}, {0: 2 * Dim("b")}),
+            },
+            None,
+        ),
+    )
+    args, kwargs = resized(captured, captured.example, {"b": 2, "t": 4})
+    assert (args[1], kwargs) == (3, {})
+    found = args[0]
+    assert found["ids"].tolist() == [[1, 2, 3, 1]] * 2  # type: ignore[index]
+    assert found["pair"][0].tolist() == [[0, -torch.inf, 0, 0]]  # type: ignore[index]
+    assert found["pair"][1].shape == (4,)  # type: ignore[index]
+    shorter = resized(captured, captured.example, {"b": 1, "t": 2})[0][0]
+    assert shorter["ids"].tolist() == [[1, 2]]  # type: ignore[index]

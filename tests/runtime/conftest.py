@@ -374,6 +374,14 @@ def scaled() -> Model:
     )
 
 
+def scaled_on_tpu() -> Model:
+    """As scaled, with executables of two sizes that say they are a TPU's."""
+    model = scaled()
+    model.platform = "tpu"
+    model.compiled = ({"n": 2}, {"n": 3})
+    return model
+
+
 def with_entry(model: Model, prefix: str, payload: bytes) -> Model:
     """Write other bytes where an entry of that prefix would go."""
     model.entries[prefix] = payload
@@ -384,7 +392,7 @@ MODELS: dict[str, Callable[[], Model | tuple[Model, ...]]] = {
     "add": add, "linear": linear, "counter": counter, "dynamic": dynamic,
     "constrained": constrained,
     "mutating": mutating, "two": two, "random": random, "keep": keep, "scaled": scaled,
-    "on tpu": on_tpu,
+    "on tpu": on_tpu, "scaled on tpu": scaled_on_tpu,
     "garbage": lambda: with_entry(add(), "programs/", b"no StableHLO"),
     "no native": lambda: with_entry(native(), "executables/", b"no executable"),
 }  # fmt: skip

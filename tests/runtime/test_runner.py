@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from tpu_export.runtime import runner as runner_module
 from tpu_export.runtime.artifact import Artifact
 from tpu_export.runtime.executables import load_executable
+from tpu_export.runtime.manifest import Manifest
 from tpu_export.runtime.runner import NoExecutableError, Runner
 from tpu_export.runtime.signature import FunctionSpec, Slot, layout_prepare_spec
 from tpu_export.runtime.weights import Weights
@@ -69,6 +70,26 @@ def test_new_weights_are_laid_out_again(artifact: Make, chip: Chip) -> None:
     (y,) = runner.run(weights, {}, [jax.device_put(X)])
     weight = np.arange(12, dtype=np.float32).reshape(3, 4)
     np.testing.assert_allclose(y, X @ (2 * weight))
+    assert runner.compilations == 0
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_sizes_of_one_prepare_share_the_weights(
+    shared: bool, artifact: Make, chip: Chip
+) -> None:
+    def edit(manifest: Manifest) -> Manifest:
+        first, second = manifest.executables
+        second = replace(second, prepare=first.prepare if shared else second.prepare)
+        return replace(manifest, executables=(first, second))
+
+    runner, weights = opened(artifact("scaled on tpu", edit=edit), chip)
+    leading = []
+    for n in (2, 3, 2):
+        (y,) = runner.run(weights, {"n": n}, [jax.numpy.ones(n)])
+        np.testing.assert_array_equal(y, np.full(n, 9))
+        leading.append(runner._code({"n": n}, weights)[1])
+    assert leading[0] is leading[2]
+    assert (leading[0] is leading[1]) is shared
     assert runner.compilations == 0
 
 

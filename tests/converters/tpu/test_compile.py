@@ -87,8 +87,20 @@ def test_every_target_is_compiled(
     assert all(t.main and t.prepare and not t.cached for t in compiled.values())
     assert all(t.dims == SIZES for t in compiled.values())
     assert {(e.target, e.phase) for e in events} == {
-        (name, phase) for name in compiled for phase in ("start", "end")
+        (f"{name} batch=8", phase) for name in compiled for phase in ("start", "end")
     }
+
+
+def test_several_sizes_are_several_executables(linear: Lowered, warm: Path) -> None:
+    sizes = [{"batch": 4}, {"batch": 8}]
+    targets = compile_program(linear, ["cpu", V5E], dims=sizes)
+    assert [(t.topology, t.dims["batch"]) for t in targets] == [
+        ("host", 4),
+        ("v5e:1x1", 4),
+        ("host", 8),
+        ("v5e:1x1", 8),
+    ]
+    assert [t.cached for t in targets] == [False, False, True, True]
 
 
 def test_the_compiler_is_recorded(compiled: dict[str, CompiledTarget]) -> None:
