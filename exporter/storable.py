@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -76,6 +77,6 @@ def _deepest(signature: Signature) -> str:
 
 
 def _depth(tree: Tree) -> int:
-    children: list[Tree] = tree.get("list", tree.get("tuple", []))
-    pairs = tree.get("dict", tree.get("fields", []))
+    children: Any = tree.get("list", tree.get("tuple", []))
+    pairs: Any = tree.get("dict", tree.get("fields", []))
     return 1 + max([_depth(t) for t in (*children, *(t for _, t in pairs))], default=0)

@@ -47,7 +47,7 @@ def decompose(node: torch.fx.Node, known: Collection[object]) -> Decomposed | No
         (node.args, node.kwargs), lambda n: n.meta["val"]
     )
     leaves, spec = pytree.tree_flatten((args, kwargs))
-    key = (op, str(spec), tuple(map(_key, leaves)), len(known))
+    key = (op, str(spec), tuple(map(_key, leaves)), frozenset(known))
     if key not in _CACHE:
         _CACHE[key] = _decompose(op, leaves, spec, known)
     return _CACHE[key]

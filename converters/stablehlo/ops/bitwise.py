@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.operands import Operand, promote
+from tpu_export.converters.stablehlo.operands import Operand, axes, promote
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -62,3 +63,18 @@ for _name, _function in _WORDS.items():
 for _name, _word in _FORMS.items():
     lowers(*_overloads(_name))(_promoted(_WORDS[_word]))
 lowers(aten.bitwise_not.default)(jnp.bitwise_not)
+
+
+@lowers(aten.hash_tensor.default)
+def hash_tensor(
+    x: Array, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0
+) -> Array:
+    """The exclusive or of all elements, as the bits of float64 or int64."""
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        bits = lax.bitcast_convert_type(x.astype(jnp.float64), jnp.int64)
+    else:
+        bits = x.astype(jnp.int64)
+    over = axes(dim, x.ndim)
+    y = lax.reduce(bits, np.int64(0), lax.bitwise_xor, over)
+    y = jnp.expand_dims(y, over) if keepdim else y
+    return lax.bitcast_convert_type(y, jnp.uint64)

@@ -133,3 +133,14 @@ def embedding_bag_padding_idx(
     padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
     flags = (scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset)
     return embedding_bag(weight, indices, offsets, *flags, padding)
+
+
+@lowers(aten.embedding_renorm.default)
+def embedding_renorm(
+    weight: Array, indices: Array, max_norm: float, norm_type: float
+) -> Array:
+    """Shorten the rows that are read to max_norm; 1e-7 keeps torch's division from zero."""
+    norms = jnp.linalg.norm(weight, norm_type, axis=1)
+    read = jnp.zeros(weight.shape[0], bool).at[indices.reshape(-1)].set(True)
+    scale = jnp.where(read & (norms > max_norm), max_norm / (norms + 1e-7), 1)
+    return weight * scale[:, None].astype(weight.dtype)

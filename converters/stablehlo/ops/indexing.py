@@ -137,8 +137,10 @@ def mesh(index: Array, dim: int, shape: Sequence[Dim]) -> tuple[Array, ...]:
 @lowers(aten.take_along_dim.default)
 def take_along_dim(x: Array, indices: Array, dim: int | None = None) -> Array:
     if dim is None:
-        return x.reshape(-1)[indices.reshape(-1)]
+        flat = x.reshape(-1)
+        return flat[wrapped(indices.reshape(-1), flat.shape[0])]
     dim = axis(dim, x.ndim)
+    indices = wrapped(indices, x.shape[dim])
     common = [s if i == 1 else i for s, i in zip(x.shape, indices.shape, strict=True)]
     shape = tuple(indices.shape[d] if d == dim else s for d, s in enumerate(common))
     wide = tuple(x.shape[d] if d == dim else s for d, s in enumerate(common))

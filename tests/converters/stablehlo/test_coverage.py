@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from tpu_export.converters.stablehlo.coverage import UnsupportedOpsError, coverage
+from tpu_export.converters.stablehlo.decompose import decompose
 from tpu_export.exporter.capture import capture
 
 
@@ -41,3 +42,14 @@ def test_coverage_says_how_each_op_is_lowered() -> None:
     status = {op.op: op.status for op in coverage(program)}
     assert status["tpx_test.mystery.default"] == "unsupported"
     assert status["aten.add.Tensor"] == "rule"
+
+
+def test_a_decomposition_depends_on_which_ops_have_rules() -> None:
+    program = capture(nn.CELU(), (torch.randn(3),)).program
+    (node,) = [n for n in program.graph.nodes if n.op == "call_function"]
+    for known, kept in ((aten.elu.default, True), (aten.silu.default, False)):
+        found = decompose(node, [known])
+        assert found is not None
+        assert (
+            any(n.target is aten.elu.default for n in found.graph.graph.nodes) is kept
+        )

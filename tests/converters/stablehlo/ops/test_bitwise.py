@@ -23,3 +23,12 @@ def test_shifts(compare, name, dtype, count):
 @pytest.mark.parametrize("x", [X, X > 0])
 def test_not(compare, x):
     compare(aten.bitwise_not.default, x)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.int8, torch.bool]
+)
+@pytest.mark.parametrize("dim", [[], [0], [-1]])
+def test_hash(compare, dtype, dim):
+    x = (torch.randn(3, 4) * 9).to(dtype)
+    compare(torch.ops.aten.hash_tensor.default, x, dim, keepdim=bool(dim))

@@ -88,3 +88,9 @@ def test_bags_in_a_module(check_module, mode, last, trained):
     bag = torch.nn.EmbeddingBag(7, 5, mode=mode, include_last_offset=last)
     bag.weight.requires_grad_(trained)
     check_module(bag, (torch.tensor([1, 2, 2, 6]), torch.tensor([0, 2, 2, 4])))
+
+
+@pytest.mark.parametrize("norm_type", [1.0, 2.0, float("inf")])
+def test_renorm_shortens_the_rows_that_are_read(compare, norm_type):
+    weight, rows = torch.randn(5, 4) * 2, torch.tensor([[0, 3], [3, 1]])
+    compare(aten.embedding_renorm.default, weight, rows, 1.5, norm_type)

@@ -49,3 +49,10 @@ def test_traced_masks_are_refused():
         jax.eval_shape(
             lambda x, m: rule(x, [m]), jax.numpy.zeros(3), jax.numpy.zeros(3, bool)
         )
+
+
+def test_take_along_dim_counts_from_the_end(compare):
+    x = torch.randn(4, 5)
+    op = aten.take_along_dim.default
+    compare(op, x, torch.tensor([[-1, 0], [2, -5], [1, 1], [0, -2]]), 1)
+    compare(op, x, torch.tensor([1, 3, 19]), None)
