@@ -98,3 +98,20 @@ def test_buckets(given: list[str], settings: Any, found: Any) -> None:
 def test_buckets_of_pyproject_are_a_table() -> None:
     with pytest.raises(UsageError, match="no table"):
         buckets([], {"buckets": [1]})
+
+
+def test_a_bucket_that_computes_something_else_is_not_written(
+    tpx: Run, dynamic: Path
+) -> None:
+    """torch traces as if no size were 1, and takes the branch of larger ones."""
+    forward = 'return {"y": self.fc(x), "n": x.sum(-1)}'
+    text = dynamic.read_text()
+    assert forward in text
+    branch = f"if x.shape[0] == 1:\n            x = x * 2\n        {forward}"
+    dynamic.write_text(text.replace(forward, branch))
+    path = dynamic.parent / "m.tpuexe"
+    status, _, err = tpx(dynamic, "-t", "none", "--bucket", "batch=1,8", "-o", path)
+    assert status == 1
+    assert "error[TPX-0701]" in err
+    assert "(batch=1)" in err
+    assert not path.exists()
