@@ -29,13 +29,13 @@ def _starts(sample: Array, size: int, window: int, count: int) -> Array:
 def _pool(
     x: Array, kernel: Sequence[int], output: Sequence[int], samples: Array
 ) -> tuple[Array, Array]:
-    """Pool x [N?, C, *size]; samples [N, C, n] hold one number an axis, the last axis first."""
+    """Pool x [N?, C, *size]; samples [N, C, n] hold one number an axis, in order."""
     n = len(kernel)
     batched = x if x.ndim == n + 2 else x[None]
     size = batched.shape[2:]
     lead = batched.shape[:2]
     places = [
-        _starts(samples[..., n - 1 - d], size[d], kernel[d], output[d])
+        _starts(samples[: lead[0], :, d], size[d], kernel[d], output[d])
         for d in range(n)
     ]
     flat = batched.reshape(*lead, -1)
@@ -62,7 +62,8 @@ def _pool(
 def fractional_max_pool2d(
     x: Array, kernel_size: Sequence[int], output_size: Sequence[int], samples: Array
 ) -> tuple[Array, Array]:
-    return _pool(x, kernel_size, output_size, samples)
+    # In two dimensions torch takes the numbers in the other order than in three.
+    return _pool(x, kernel_size, output_size, samples[..., ::-1])
 
 
 @lowers(aten.fractional_max_pool3d.default)

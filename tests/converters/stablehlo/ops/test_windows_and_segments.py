@@ -14,9 +14,14 @@ def test_fractional_max_pool2d(compare, output):
     compare(aten.fractional_max_pool2d.default, x, [2, 3], list(output), samples)
 
 
-def test_fractional_max_pool3d(compare):
-    x, samples = torch.randn(2, 3, 6, 7, 8), torch.rand(2, 3, 3)
-    compare(aten.fractional_max_pool3d.default, x, [2, 2, 2], [3, 2, 4], samples)
+@pytest.mark.parametrize(
+    ("size", "output"),
+    [((6, 7, 8), (3, 2, 4)), ((7, 7, 7), (4, 4, 4)), ((16, 7, 5), (6, 3, 2))],
+)
+def test_fractional_max_pool3d(compare, size, output):
+    x, samples = torch.randn(2, 3, *size), torch.rand(2, 3, 3)
+    compare(aten.fractional_max_pool3d.default, x, [2, 2, 2], list(output), samples)
+    compare(aten.fractional_max_pool3d.default, x[0], [2, 2, 2], list(output), samples)
 
 
 def test_masked_read_and_sum(compare):
