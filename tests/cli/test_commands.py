@@ -87,8 +87,8 @@ def test_stablehlo_is_a_folder(tpx: Run, model: Path) -> None:
     status, _, err = tpx(
         model, "--target", "stablehlo", "-o", model.parent / "precious"
     )
-    assert status == 1
-    assert "TPX-0404" in err
+    assert status == 2
+    assert "TPX-0002" in err
 
 
 def test_inspect(tpx: Run, artifact: Path) -> None:

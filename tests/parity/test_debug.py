@@ -295,3 +295,11 @@ def test_what_is_saved_reproduces_it(name: str, tmp_path: Path) -> None:
     assert run.returncode == 1, run.stderr
     assert f"{row.max_rel:.2e}" in run.stdout
     assert "1 differs" in run.stdout
+
+
+def test_dynamic_sizes_are_those_of_the_example() -> None:
+    model = Fn(
+        lambda _, x: F.softmax(x.view(x.shape[0] * 2, -1), 0).sum(-1) / x.shape[0]
+    )
+    sizes = (({0: torch.export.Dim("rows", max=9)},),)
+    assert debug(model, (torch.randn(3, 4),), dynamic_shapes=sizes).passed

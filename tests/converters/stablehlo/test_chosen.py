@@ -155,7 +155,7 @@ REDUCTIONS: dict[str, Callable[[Tensor], Any]] = {
     "min": lambda x: x.min(),
     "integers": lambda x: ((x * 8).long().max(), (x * 8).int().sum()),
     "any, all": lambda x: ((x > 1).any(), (x > 1).all(), (x > 1).sum()),
-    "count": lambda x: x.shape[0],
+    "count": lambda x: (x.shape[0], x.sum()),
     "mean by hand": lambda x: x.sum() / x.shape[0],
     "squares": lambda x: ((x - 1) ** 2).mean(),
 }
