@@ -56,7 +56,8 @@ def test_pointwise(compare, op, kwargs, dtype):
 
 @pytest.mark.parametrize(("op", "kwargs"), CASES)
 def test_pointwise_at_the_edges(compare, op, kwargs):
-    compare(op, EDGES, **kwargs)
+    # Of infinities torch's gelu gives NaN or not, by the vector unit of the host.
+    compare(op, EDGES[1:-1] if op is aten.gelu.default else EDGES, **kwargs)
 
 
 @pytest.mark.parametrize("op", INTEGER)
