@@ -140,6 +140,8 @@ XLA compilations during a cold start: {compiles}.
 
 ## TPU estimates
 
+Next to the peers' programs, compiled by the same libtpu: [tpu-estimates.md](tpu-estimates.md).
+
 {estimate_section(results)}
 
 ## Import and help
