@@ -44,7 +44,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Run:
-    """Calls in order from the initial state, and the state slots after the last."""
+    """Calls in order from the initial state, and the state slots after the last.
+
+    Of eager, also every other buffer that a call changed.
+    """
 
     calls: tuple[Call, ...]
     state: Mapping[str, Array]
@@ -61,7 +64,8 @@ def run_eager(
         samples: inputs, used in order.
     """
     calls = []
-    with _restored(captured, state), torch.no_grad():
+    watched = {**_buffers(captured), **state}
+    with _restored(captured, watched) as initial, torch.no_grad():
         for sample in samples:
             own = sample.clone()
             result = captured.eager(*own.args, **own.kwargs)
@@ -70,10 +74,25 @@ def run_eager(
             inputs = [as_array(x) for x in leaves if isinstance(x, torch.Tensor)]
             calls.append(Call(tuple(map(as_array, outputs)), tuple(inputs)))
         after = {
-            name: as_array(_current(captured, name, tensor)).copy()
-            for name, tensor in state.items()
+            name: as_array(_current(captured, name, tensor))
+            for name, tensor in watched.items()
         }
-    return Run(tuple(calls), after)
+        kept = {
+            name: array
+            for name, array in after.items()
+            if name in state or not same_bits(array, as_array(initial[name]))
+        }
+    return Run(tuple(calls), kept)
+
+
+def same_bits(a: Array, b: Array) -> bool:
+    """Whether two arrays are equal, NaN and signs of zero too."""
+    return (a.shape, a.dtype) == (b.shape, b.dtype) and a.tobytes() == b.tobytes()
+
+
+def _buffers(captured: Captured) -> dict[str, torch.Tensor]:
+    module = captured.eager
+    return dict(module.named_buffers()) if isinstance(module, torch.nn.Module) else {}
 
 
 def as_array(value: object) -> Array:
@@ -125,9 +144,11 @@ def _current(captured: Captured, name: str, tensor: torch.Tensor) -> torch.Tenso
 
 
 @contextmanager
-def _restored(captured: Captured, state: Mapping[str, torch.Tensor]) -> Iterator[None]:
-    """Put back the values and the buffer slots that forward() writes to."""
-    values = {name: tensor.detach().clone() for name, tensor in state.items()}
+def _restored(
+    captured: Captured, tensors: Mapping[str, torch.Tensor]
+) -> Iterator[Mapping[str, torch.Tensor]]:
+    """Give copies of tensors, and put back their values and all buffer slots after."""
+    values = {name: tensor.detach().clone() for name, tensor in tensors.items()}
     module = captured.eager
     slots = (
         [(m, dict(m._buffers)) for m in module.modules()]
@@ -135,11 +156,11 @@ def _restored(captured: Captured, state: Mapping[str, torch.Tensor]) -> Iterator
         else []
     )
     try:
-        yield
+        yield values
     finally:
         for owner, buffers in slots:
             owner._buffers.clear()
             owner._buffers.update(buffers)
         with torch.no_grad():
-            for name, tensor in state.items():
+            for name, tensor in tensors.items():
                 tensor.copy_(values[name])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import Protocol
 
-from tpu_export.parity.eager import Array, Run, Sample
+from tpu_export.parity.eager import Array, Run, Sample, same_bits
 from tpu_export.parity.metrics import difference
 from tpu_export.parity.report import ParityRow
 from tpu_export.runtime.signature import RNG, Signature
@@ -48,11 +49,14 @@ def compare_rung(
         ):
             add(spec.name, sample.origin, a, e)
         for spec, a, e in zip(signature.inputs, got.inputs, want.inputs, strict=True):
-            if spec.name in signature.mutated_inputs:
+            if spec.name in signature.mutated_inputs or not same_bits(a, e):
                 add(f"input.{spec.name}", sample.origin, a, e)
     for name, expected in reference.state.items():
-        add(f"state.{name}", "after all calls", run.state[name], expected)
-    return [_random(r, training) for r in rows] if random else rows
+        if name in run.state:
+            add(f"state.{name}", "after all calls", run.state[name], expected)
+    found = [_random(r, training) for r in rows] if random else rows
+    lost = reference.state.keys() - run.state.keys()
+    return [*found, *(_lost(signature.name, rung.name, name) for name in sorted(lost))]
 
 
 def row(
@@ -79,6 +83,24 @@ def row(
         threshold=d.threshold,
         passed=d.passed,
         note=d.note,
+    )
+
+
+def _lost(signature: str, rung: str, buffer: str) -> ParityRow:
+    """A buffer that eager changes, and the program does not know as state."""
+    return ParityRow(
+        signature=signature,
+        output=f"state.{buffer}",
+        rung=rung,
+        reference="eager",
+        inputs="after all calls",
+        dtype="",
+        max_abs=inf,
+        max_rel=inf,
+        cosine=0.0,
+        threshold=0.0,
+        passed=False,
+        note="eager changes this buffer, and the program keeps it as it was",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 
 aten = torch.ops.aten
 RUNNING_MEAN, RUNNING_VAR, TRAINING, MOMENTUM = 3, 4, 5, 6
@@ -19,17 +19,35 @@ def announce(program: ExportedProgram) -> ExportedProgram:
     torch.export keeps aten.instance_norm and aten.native_batch_norm as they are called, and
     its own decomposition then loses what they write.
     """
-    if not any(map(_hides, program.graph.nodes)):
+    if not _hides_any(program.graph_module):
         return program
-    module = copy.copy(program.graph_module)
-    module.graph = copy.deepcopy(program.graph)
-    for old, new in zip(program.graph.nodes, module.graph.nodes, strict=True):
-        new.name = old.name  # the signature goes by names, and the copy changed "input"
-    for node in list(module.graph.nodes):
-        if _hides(node):
-            _say(module.graph, node)
-    module.recompile()
+    module = _announced(program.graph_module)
     return program._update(module, copy.deepcopy(program.graph_signature))
+
+
+def _hides_any(module: GraphModule) -> bool:
+    return any(
+        _hides(node)
+        for part in module.modules()
+        if isinstance(part, GraphModule)
+        for node in part.graph.nodes
+    )
+
+
+def _announced(module: GraphModule) -> GraphModule:
+    """Return a copy of a graph, and of those in it, with writes that say so."""
+    changed = copy.copy(module)
+    changed.graph = copy.deepcopy(module.graph)
+    for old, new in zip(module.graph.nodes, changed.graph.nodes, strict=True):
+        new.name = old.name  # the signature goes by names, and the copy changed "input"
+    for name, inner in module.named_children():
+        if isinstance(inner, GraphModule) and _hides_any(inner):
+            setattr(changed, name, _announced(inner))
+    for node in list(changed.graph.nodes):
+        if _hides(node):
+            _say(changed.graph, node)
+    changed.recompile()
+    return changed
 
 
 def _hides(node: Node) -> bool:
@@ -44,18 +62,16 @@ def _say(graph: Graph, node: Node) -> None:
     if node.target is aten.native_batch_norm.default:
         node.target = aten._native_batch_norm_legit.default
         return
-    x, momentum = node.args[0], node.args[MOMENTUM]
-    running = node.args[RUNNING_MEAN], node.args[RUNNING_VAR]
-    assert isinstance(x, Node)
-    assert isinstance(momentum, float)
+    x: Any = node.args[0]
+    momentum: Any = node.args[MOMENTUM]
     writer = _Writer(graph, node)
     spatial = list(range(2, x.meta["val"].dim()))
+    running: Any = node.args[RUNNING_MEAN : RUNNING_VAR + 1]
     for old, statistic in zip(
         running, (aten.mean.dim, aten.var.correction), strict=True
     ):
-        each = writer.call(
-            statistic, x, spatial
-        )  # of every sample: the variance unbiased
+        wide = writer.call(aten.to.dtype, x, old.meta["val"].dtype)
+        each = writer.call(statistic, wide, spatial)  # a sample; the variance unbiased
         mean = writer.call(aten.mean.dim, each, [0])
         kept = writer.call(aten.mul.Tensor, old, 1 - momentum)
         taken = writer.call(aten.mul.Tensor, mean, momentum)

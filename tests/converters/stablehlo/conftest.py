@@ -47,6 +47,8 @@ def check_module(run_module: Any) -> Callable[..., Lowered]:
         tol: Any = None, **options: Any,
     ) -> Lowered:  # fmt: skip
         captured, lowered, program = run_module(module, args, kwargs, **options)
+        buffers = getattr(module, "named_buffers", dict)
+        before = {name: buffer.clone() for name, buffer in dict(buffers()).items()}
         limits = {} if tol is None else {"rtol": tol[0], "atol": tol[1]}
         for given in [args, *more]:
             for _ in range(calls):
@@ -64,9 +66,10 @@ def check_module(run_module: Any) -> Callable[..., Lowered]:
                 for mine, theirs_ in leaves:
                     if isinstance(theirs_, torch.Tensor):
                         torch.testing.assert_close(to_torch(mine), theirs_, **limits)
-        for name, buffer in getattr(module, "named_buffers", dict)():
-            if name in program.state:
-                torch.testing.assert_close(to_torch(program.state[name]), buffer)
+        for name, buffer in dict(buffers()).items():
+            kept = program.state.get(name)  # what is no state must not have changed
+            ours = before[name] if kept is None else to_torch(kept)
+            torch.testing.assert_close(ours, buffer, **limits, equal_nan=True)
         return lowered
 
     return body

@@ -37,3 +37,43 @@ def test_statistics_that_are_inputs(check_module):
 
 def test_native_batch_norm_reads_what_it_wrote(check_module):
     check_module(Native(), (torch.randn(4, 3, 6) * 2 - 1,), calls=3)
+
+
+class Frozen(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = self.norm(x)
+        return y * 2
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.InstanceNorm1d(3, track_running_stats=True), nn.BatchNorm1d(3)]
+)
+def test_statistics_written_in_a_subgraph(check_module, norm):
+    check_module(Frozen(norm).train(), (torch.randn(2, 3, 5) + 1,), calls=2)
+
+
+def test_a_momentum_that_is_an_integer(check_module):
+    module = nn.InstanceNorm1d(3, momentum=1, track_running_stats=True).train()
+    check_module(module, (torch.randn(2, 3, 5) + 1,), calls=2)
+
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+        self.register_buffer("var", torch.ones(3))
+
+    def forward(self, x):
+        y = F.instance_norm(x, self.mean, self.var, use_input_stats=True)
+        return y.float().sum() * 0 + self.mean
+
+
+def test_statistics_are_wider_than_the_input(check_module):
+    x = (torch.randn(2, 3, 999) + 1).bfloat16()
+    # Eager rounds the statistics of a sample to bfloat16.
+    check_module(Mixed(), (x,), calls=2, tol=(5e-3, 1e-3))
