@@ -12,7 +12,7 @@ from tpu_export.cli.buckets import buckets
 from tpu_export.cli.failures import UsageError
 from tpu_export.cli.models import configuration, only_model, source
 from tpu_export.cli.near import did_you_mean
-from tpu_export.cli.output import ProgressLines, print_json, print_result, report_json
+from tpu_export.cli.output import ProgressLines, print_json, print_result
 from tpu_export.cli.verbosity import verbose_option
 
 TARGETS = {"cloud-tpu": ".tpuexe", "litert": ".tflite", "stablehlo": ".stablehlo"}
@@ -66,7 +66,7 @@ def command(
     check_output(final, target)
     result = export_source(found, target, final, names, options)
     if options["as_json"]:
-        print_json({**result.to_json(), "parity": report_json(result.parity)})
+        print_json(result.to_json())
     else:
         print_result(result)
 

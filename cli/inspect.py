@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,6 @@ from tpu_export.cli.output import print_json, print_table, size_text
 
 if TYPE_CHECKING:
     from tpu_export.runtime.artifact import Artifact
-    from tpu_export.runtime.manifest import Executable
 
 
 @click.command("inspect")
@@ -52,6 +50,7 @@ def command(artifact: str, as_json: bool) -> None:
 def summary(artifact: Artifact) -> dict[str, Any]:
     """Return what an artifact holds as plain values."""
     from tpu_export.runtime.codec import encode
+    from tpu_export.runtime.manifest import buckets
 
     manifest = artifact.manifest
     stored = {(w.entry, w.key) for w in manifest.weights.values()}
@@ -61,7 +60,10 @@ def summary(artifact: Artifact) -> dict[str, Any]:
         "producers": manifest.producers,
         "signatures": {n: describe(p.signature) for n, p in manifest.programs.items()},
         "buckets": {
-            name: buckets(manifest.executables, name) for name in manifest.programs
+            name: buckets(
+                e for e in manifest.executables if e.signature == name and e.dims
+            )
+            for name in manifest.programs
         },
         "weights": len(stored),
         "weight_bytes": sum(
@@ -82,16 +84,6 @@ def summary(artifact: Artifact) -> dict[str, Any]:
         "manifest": encode(manifest),
         "report": reports(artifact),
     }
-
-
-def buckets(executables: Sequence[Executable], name: str) -> list[dict[str, int]]:
-    """Return the sizes that a signature has executables for, each once."""
-    found: list[dict[str, int]] = []
-    for executable in executables:
-        sizes = executable.dims
-        if executable.signature == name and sizes and sizes not in found:
-            found.append(sizes)
-    return found
 
 
 def describe(signature: Any) -> str:

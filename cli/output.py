@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +15,6 @@ from tpu_export.cli.results import results
 if TYPE_CHECKING:
     from tpu_export.exporter.progress import ProgressEvent
     from tpu_export.parity.export import ExportResult
-    from tpu_export.parity.report import ParityReport
 
 
 class ProgressLines:
@@ -58,13 +56,6 @@ class ProgressLines:
 def print_json(value: object) -> None:
     """Print one JSON object."""
     click.echo(json_text(value, default=str), file=results())
-
-
-def report_json(report: ParityReport | None) -> dict[str, object] | None:
-    """Return a proof as plain values, its numbers as floats."""
-    if report is None:
-        return None
-    return {"passed": report.passed, "rows": [asdict(row) for row in report.rows]}
 
 
 def size_text(size: float) -> str:

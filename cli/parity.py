@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tpu_export.cli.models import source
-from tpu_export.cli.output import print_json, print_table, report_json
+from tpu_export.cli.output import print_json, print_table
 from tpu_export.cli.verbosity import verbose_option
 
 
@@ -36,7 +36,7 @@ def command(
     subject = model if model.endswith(".tpuexe") else source(model)
     report = parity(subject, artifact=artifact, tolerance=tolerance, seed=seed)
     if as_json:
-        print_json(report_json(report))
+        print_json(report.to_json())
     else:
         print_table(report.table())
     ctx.exit(0 if report.passed else 1)

@@ -8,16 +8,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tpu_export.exporter.capture import Captured, capture
+from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.sources import Source
 from tpu_export.exporter.stages import Lowered, compile_signatures, lower
+from tpu_export.parity.models import captures
 from tpu_export.parity.recorded import recorded
 from tpu_export.parity.references import compare, references
 from tpu_export.parity.report import ParityReport
 from tpu_export.parity.rungs import ProgramRung
 from tpu_export.parity.samples import Samples
-from tpu_export.runtime.artifact import Artifact
-from tpu_export.runtime.program import load
+from tpu_export.runtime.program import Program, load
 
 
 def parity(
@@ -45,42 +45,27 @@ def parity(
     """
     if isinstance(model, str | Path) and Path(model).suffix == ".tpuexe":
         return recorded(Path(model), tolerance)
-    captured = _captured(model, args, kwargs, dynamic_shapes)
+    captured = captures(model, args, kwargs, dynamic_shapes)
     second = model.second_inputs if isinstance(model, Source) else None
     lowered = {name: lower(c) for name, c in captured.items()}
     programs = {name: low.program for name, low in lowered.items()}
-    buckets = _buckets(Path(artifact), captured) if artifact is not None else {}
-    known = references(captured, programs, Samples(seed, second, buckets))
     with ExitStack() as stack:
         path = artifact or _built(lowered, stack)
         program = stack.enter_context(load(path, device="cpu"))
+        samples = Samples(seed, second, _buckets(program, captured))
+        known = references(captured, programs, samples)
         return ParityReport(tuple(compare(known, ProgramRung(program), tolerance)))
 
 
-def _captured(
-    model: Any, args: Any, kwargs: Any, dynamic_shapes: Any
-) -> dict[str, Captured]:
-    if isinstance(model, Source):
-        return model.captures()
-    if isinstance(model, Mapping):
-        return dict(model)
-    if isinstance(model, Captured):
-        return {model.name: model}
-    captured = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes)
-    return {captured.name: captured}
-
-
 def _buckets(
-    artifact: Path, captured: Mapping[str, Captured]
+    program: Program, captured: Mapping[str, Captured]
 ) -> dict[str, list[Mapping[str, int]]]:
-    """Return the sizes that the artifact has executables for on the CPU."""
-    examples = {name: known.example_dims() for name, known in captured.items()}
-    found: dict[str, list[Mapping[str, int]]] = {}
-    for executable in Artifact(artifact).manifest.executables:
-        example = examples.get(executable.signature, {})
-        new = executable.dims != example and executable.dims.keys() == example.keys()
-        if executable.platform == "cpu" and new:
-            found.setdefault(executable.signature, []).append(executable.dims)
+    """Return the sizes that the artifact has executables for, besides the example's."""
+    found = {}
+    for name in captured.keys() & program.signatures.keys():
+        example = captured[name].example_dims()
+        sizes = [s for s in program[name].buckets if s.keys() == example.keys()]
+        found[name] = [s for s in sizes if s != example]
     return found
 
 

@@ -14,8 +14,8 @@ from torch.utils import _pytree as pytree
 from tpu_export.converters.stablehlo.location import module_path, source_line
 from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.registry import Platform, Target
-from tpu_export.exporter.capture import Captured, capture
-from tpu_export.exporter.sources import Source
+from tpu_export.exporter.capture import Captured
+from tpu_export.parity.models import captures
 from tpu_export.parity.node_walk import Checked, walk
 from tpu_export.parity.report import format_table
 from tpu_export.parity.reproducer import write_reproducer
@@ -110,7 +110,7 @@ def debug(
     rows: list[NodeRow] = []
     counts: Counter[str] = Counter()
     for captured, index, checked in _checked(
-        _captured(model, args, kwargs, dynamic_shapes), target, platform, tolerance
+        captures(model, args, kwargs, dynamic_shapes), target, platform, tolerance
     ):
         counts[checked.verdict] += 1
         if checked.verdict not in ("differs", "failed"):
@@ -135,18 +135,6 @@ def _checked(
         found = walk(captured, target=target, platform=platform, tolerance=tolerance)
         for index, checked in enumerate(found):
             yield captured, index, checked
-
-
-def _captured(
-    model: Any, args: Any, kwargs: Any, dynamic_shapes: Any
-) -> Mapping[str, Captured]:
-    if isinstance(model, Source):
-        return model.captures()
-    if isinstance(model, Mapping):
-        return model
-    if not isinstance(model, Captured):
-        model = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes)
-    return {model.name: model}
 
 
 def _row(captured: Captured, index: int, checked: Checked) -> NodeRow:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tpu_export.exporter.buckets import BucketError, Buckets, check_buckets
-from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.progress import Progress, Stages
 from tpu_export.exporter.sources import Source
 from tpu_export.exporter.stages import DEFAULT_TOPOLOGIES
 from tpu_export.parity.job import Job
+from tpu_export.parity.models import captures
 from tpu_export.parity.report import ParityReport
 from tpu_export.parity.targets import WRITERS, UnknownTargetError
 from tpu_export.runtime.errors import TpuExportError
@@ -118,7 +118,7 @@ def export(
     stages = Stages(progress)
     second = model.second_inputs if isinstance(model, Source) else None
     with stages.stage("capture") as words:
-        signatures = _signatures(model, args, kwargs, dynamic_shapes)
+        signatures = captures(model, args, kwargs, dynamic_shapes)
         check_buckets(signatures, buckets or {})
         words.append(", ".join(signatures))
     job = Job(
@@ -158,19 +158,6 @@ def run(job: Job) -> ExportResult:
         estimates=tuple(pending.estimates),
         notes=tuple(pending.notes),
     )
-
-
-def _signatures(
-    model: Any, args: Any, kwargs: Any, dynamic_shapes: Any
-) -> dict[str, Captured]:
-    if isinstance(model, Source):
-        return dict(model.captures())
-    if isinstance(model, Mapping):
-        return dict(model)
-    if isinstance(model, Captured):
-        return {model.name: model}
-    captured = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes)
-    return {captured.name: captured}
 
 
 def _size(path: Path) -> int:

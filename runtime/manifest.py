@@ -5,6 +5,7 @@ The rules for each field are in docs/tpuexe.md; reading and checking is runtime/
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tpu_export.runtime.signature import FunctionSpec, Signature
@@ -58,6 +59,12 @@ class Executable:
     prepare: str | None
     layouts: tuple[tuple[int, ...] | None, ...]
     compiler: Compiler
+
+
+def buckets(executables: Iterable[Executable]) -> list[dict[str, int]]:
+    """Return the sizes that executables are for, each once, in order."""
+    distinct = dict.fromkeys(tuple(e.dims.items()) for e in executables)
+    return [dict(sizes) for sizes in distinct]
 
 
 @dataclass(frozen=True)

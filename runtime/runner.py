@@ -20,7 +20,7 @@ from tpu_export.runtime.executables import (
     load_executable,
     mismatch,
 )
-from tpu_export.runtime.manifest import Executable
+from tpu_export.runtime.manifest import Executable, buckets
 from tpu_export.runtime.manifest import Program as Portable
 from tpu_export.runtime.signature import (
     FunctionSpec,
@@ -148,11 +148,7 @@ class Runner:
     @property
     def buckets(self) -> tuple[Mapping[str, int], ...]:
         """The sizes that the artifact has an executable for on this device, each once."""
-        sizes: list[Mapping[str, int]] = []
-        for executable in self._executables():
-            if executable.dims not in sizes:
-                sizes.append(executable.dims)
-        return tuple(sizes)
+        return tuple(buckets(self._executables()))
 
     def _executables(self) -> list[Executable]:
         platform = self._device.platform

@@ -22,7 +22,13 @@ from torch.utils import _pytree as pytree
 from tpu_export.converters.stablehlo.context import current
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.functional import functional_twin, is_in_place
-from tpu_export.converters.stablehlo.operands import DTYPES, axis, widen
+from tpu_export.converters.stablehlo.operands import (
+    DTYPES,
+    axis,
+    highest,
+    lowest,
+    widen,
+)
 from tpu_export.converters.stablehlo.ops.indexing import concrete
 
 aten = torch.ops.aten
@@ -160,19 +166,9 @@ _REDUCTIONS: Mapping[object, Callable[[Any], Any]] = {
     aten.prod.default: lambda dtype: 1,
     aten.any.default: lambda dtype: False,
     aten.all.default: lambda dtype: True,
-    aten.max.default: lambda dtype: _extreme(dtype, -1),
-    aten.min.default: lambda dtype: _extreme(dtype, 1),
+    aten.max.default: lowest,
+    aten.min.default: highest,
 }
-
-
-def _extreme(dtype: Any, sign: int) -> Any:
-    """Return the value that never wins; of nothing, torch has no maximum either."""
-    if jnp.issubdtype(dtype, jnp.bool_):
-        return sign > 0
-    if jnp.issubdtype(dtype, jnp.inexact):
-        return sign * math.inf
-    limits = np.iinfo(dtype)
-    return limits.max if sign > 0 else limits.min
 
 
 def _count(chosen: Chosen) -> Array:

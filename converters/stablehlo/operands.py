@@ -154,6 +154,25 @@ def replaced(x: Array, where: Array, value: Number) -> Array:
     return jnp.where(where, jnp.asarray(value, x.dtype), x)
 
 
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """Return what no element of the dtype is less than: a maximum of nothing."""
+    return _limit(dtype, low=True)
+
+
+def highest(dtype: np.dtype[Any]) -> Any:
+    """Return what no element of the dtype is greater than: a minimum of nothing."""
+    return _limit(dtype, low=False)
+
+
+def _limit(dtype: np.dtype[Any], *, low: bool) -> Any:
+    if dtype.kind == "b":
+        return np.bool_(not low)
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return np.array(-np.inf if low else np.inf, dtype)[()]
+    limits = np.iinfo(dtype)
+    return np.array(limits.min if low else limits.max, dtype)[()]
+
+
 def spread(values: int | Sequence[int], rank: int) -> tuple[int, ...]:
     """Return one value an axis: torch lets a single one stand for all."""
     listed = (values,) if not isinstance(values, Sequence) else tuple(values)

@@ -9,13 +9,10 @@ import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.operands import widen
+from tpu_export.converters.stablehlo.ops.shape import adjoint
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
-
-
-def _transposed(x: Array) -> Array:
-    return jnp.conj(jnp.swapaxes(x, -1, -2))
 
 
 @lowers(aten.inverse.default, aten.linalg_inv.default)
@@ -35,7 +32,7 @@ def _is_vector(a: Array, b: Array) -> bool:
 @lowers(aten.linalg_solve.default)
 def solve(a: Array, b: Array, *, left: bool = True) -> Array:
     if not left:
-        return _transposed(solve(_transposed(a), _transposed(b)))
+        return adjoint(solve(adjoint(a), adjoint(b)))
     if _is_vector(a, b):
         return jnp.asarray(jnp.linalg.solve(a, b[..., None])[..., 0])
     return jnp.asarray(jnp.linalg.solve(a, b))
@@ -59,7 +56,7 @@ def solve_with_factors(
 @lowers(aten.cholesky.default, aten.linalg_cholesky.default)
 def cholesky(x: Array, upper: bool = False) -> Array:
     y = lax.linalg.cholesky(x, symmetrize_input=False)
-    return _transposed(y) if upper else y
+    return adjoint(y) if upper else y
 
 
 @lowers(aten.linalg_cholesky_ex.default)
@@ -121,7 +118,7 @@ def _hermitian(x: Array, upper: bool) -> Array:
     """Return the matrix of one triangle: torch reads no more of it."""
     triangle = jnp.triu(x) if upper else jnp.tril(x)
     strict = jnp.triu(x, 1) if upper else jnp.tril(x, -1)
-    return triangle + _transposed(strict)
+    return triangle + adjoint(strict)
 
 
 @lowers(aten._linalg_eigh.default)
@@ -196,7 +193,7 @@ def pinv_within(
     relative = jnp.asarray(relative, real)
     if hermitian:
         values, vectors = eigh(x)
-        sizes, left, right = jnp.abs(values), vectors, _transposed(vectors)
+        sizes, left, right = jnp.abs(values), vectors, adjoint(vectors)
     else:
         left, values, right = jnp.linalg.svd(x, full_matrices=False)
         sizes = values
@@ -204,8 +201,8 @@ def pinv_within(
         absolute[..., None], relative[..., None] * jnp.max(sizes, -1, keepdims=True)
     )
     inverse = jnp.where(sizes > cut, 1 / values, 0)
-    scaled = _transposed(right) * inverse[..., None, :].astype(x.dtype)
-    return jnp.matmul(scaled, _transposed(left), precision="highest")
+    scaled = adjoint(right) * inverse[..., None, :].astype(x.dtype)
+    return jnp.matmul(scaled, adjoint(left), precision="highest")
 
 
 @lowers(aten.linalg_pinv.default, aten.pinverse.default)

@@ -14,13 +14,10 @@ from tpu_export.converters.stablehlo.ops.linear_algebra import (
     cholesky_solve,
     solve_triangular,
 )
+from tpu_export.converters.stablehlo.ops.shape import adjoint as transposed
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
-
-
-def _adjoint(x: Array) -> Array:
-    return jnp.conj(jnp.swapaxes(x, -1, -2))
 
 
 @lowers(aten.cholesky_inverse.default)
@@ -72,14 +69,16 @@ def linalg_lu_solve(
     lu: Array, pivots: Array, b: Array, *, left: bool = True, adjoint: bool = False
 ) -> Array:
     if not left:  # X A = B is A^H X^H = B^H
-        return _adjoint(linalg_lu_solve(lu, pivots, _adjoint(b), adjoint=not adjoint))
+        return transposed(
+            linalg_lu_solve(lu, pivots, transposed(b), adjoint=not adjoint)
+        )
     lead = jnp.broadcast_shapes(lu.shape[:-2], b.shape[:-2])
     b = jnp.broadcast_to(b, (*lead, *b.shape[-2:]))
     rows = _permutation(pivots, lu.shape[-2])
     rows = jnp.broadcast_to(rows, (*lead, rows.shape[-1]))
     if adjoint:
-        half = solve_triangular(_adjoint(jnp.triu(lu)), b, upper=False)
-        lower = _adjoint(jnp.tril(lu))
+        half = solve_triangular(transposed(jnp.triu(lu)), b, upper=False)
+        lower = transposed(jnp.tril(lu))
         x = solve_triangular(lower, half, upper=True, unitriangular=True)
         return jnp.take_along_axis(x, jnp.argsort(rows, -1)[..., None], -2)
     b = jnp.take_along_axis(b, rows[..., None], -2)
@@ -114,7 +113,7 @@ def ormqr(
     rows, columns = reflectors.shape[-2:]
     pad = [(0, 0)] * (reflectors.ndim - 1) + [(0, rows - columns)]
     q = lax.linalg.householder_product(jnp.pad(reflectors, pad), taus)
-    q = _adjoint(q) if transpose else q
+    q = transposed(q) if transpose else q
     highest = lax.Precision.HIGHEST
     if left:
         return jnp.matmul(q, other, precision=highest)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.operands import spread, widen
+from tpu_export.converters.stablehlo.operands import lowest, spread, widen
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -89,13 +89,6 @@ def reduce_windows(
         ((0, 0),) * lead + tuple(w.pads for w in windows),
         window_dilation=(1,) * lead + tuple(w.dilation for w in windows),
     )
-
-
-def lowest(dtype: np.dtype[Any]) -> Any:
-    """Return what no element is less than."""
-    if jnp.issubdtype(dtype, jnp.floating):
-        return np.array(-np.inf, dtype)[()]
-    return np.array(np.iinfo(dtype).min, dtype)[()]
 
 
 def max_pool(

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.operands import spread
+from tpu_export.converters.stablehlo.operands import lowest, spread
 from tpu_export.converters.stablehlo.ops.pooling import (
     Windows,
     avg_pool,
     flat_indices,
-    lowest,
     max_pool,
     overload,
     windows_of,

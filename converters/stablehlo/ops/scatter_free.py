@@ -13,9 +13,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
+from tpu_export.converters.stablehlo.operands import highest, lowest
 from tpu_export.converters.stablehlo.ops.sorting import LiteRtUnsupportedError
 
 MAX_PAIRS = 2**24
@@ -159,10 +159,7 @@ def _start(method: str, dtype: Any) -> Any:
     """Return what a reduction starts from: it changes nothing."""
     if method in ("add", "multiply"):
         return 0 if method == "add" else 1
-    if jnp.issubdtype(dtype, jnp.floating):
-        return jnp.inf if method == "min" else -jnp.inf
-    limits = np.iinfo(dtype)
-    return limits.max if method == "min" else limits.min
+    return highest(dtype) if method == "min" else lowest(dtype)
 
 
 def _without_ellipsis(where: Sequence[Any], rank: int) -> tuple[Any, ...]:

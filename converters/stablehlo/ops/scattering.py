@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.context import current
-from tpu_export.converters.stablehlo.operands import Number, Operand, axis, cast
+from tpu_export.converters.stablehlo.operands import (
+    Number,
+    Operand,
+    axis,
+    cast,
+    highest,
+    lowest,
+)
 from tpu_export.converters.stablehlo.ops import scatter_free
 from tpu_export.converters.stablehlo.ops.indexing import (
     concrete,
@@ -89,15 +95,12 @@ def scatter_add(x: Array, dim: int, index: Array, src: Array) -> Array:
     return _scatter(x, dim, index, src, "add")
 
 
-def _identity(reduce: str, dtype: Any) -> Number:
+def _identity(reduce: str, dtype: Any) -> Any:
     if reduce in ("sum", "mean"):
         return 0
     if reduce == "prod":
         return 1
-    if jnp.issubdtype(dtype, jnp.floating):
-        return float("-inf") if reduce == "amax" else float("inf")
-    limits = np.iinfo(dtype)
-    return int(limits.min if reduce == "amax" else limits.max)
+    return lowest(dtype) if reduce == "amax" else highest(dtype)
 
 
 @lowers(aten.scatter_reduce.two)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
-import numpy as np
 import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
-from tpu_export.converters.stablehlo.operands import axis
+from tpu_export.converters.stablehlo.operands import axis, highest, lowest
 from tpu_export.converters.stablehlo.registry import lowers
 from tpu_export.runtime.errors import TpuExportError
 
@@ -147,9 +146,7 @@ def _best(x: Array, free: Array, places: Array, dim: int, largest: bool) -> Pair
     LiteRT's extremes lose NaN, so that no value may depend on it.
     """
     floating = jnp.issubdtype(x.dtype, jnp.floating)
-    low = -jnp.inf if floating else np.iinfo(x.dtype).min
-    high = jnp.inf if floating else np.iinfo(x.dtype).max
-    filler = jnp.asarray(low if largest else high, x.dtype)
+    filler = jnp.asarray(lowest(x.dtype) if largest else highest(x.dtype))
     reduce = jnp.max if largest else jnp.min
     plain = free & (x == x) if floating else free
     value = reduce(jnp.where(plain, x, filler), dim, keepdims=True)
