@@ -16,7 +16,8 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, Queue
@@ -27,6 +28,7 @@ from conformance.samples import DTYPES, module_table, op_table
 RESULTS = Path(__file__).with_name("results.jsonl")
 GRACE = 120.0  # seconds that one sample may take beyond an entry's budget
 Entry = dict[str, Any]
+GOOD = ("pass", "no sample", "not exportable")
 FAILED: Entry = {"counts": {"failed": 1}}
 
 
@@ -148,13 +150,21 @@ def sweep(
 def show(entry: Entry, n: int, total: int) -> None:
     """Print what is not a pass, and now and then how far it is."""
     result = verdict(entry)
-    if result not in ("pass", "no sample", "not exportable"):
+    if result not in GOOD:
         reason = entry["reasons"].get(result, "")
         print(
             f"{result:8} {'/'.join(key(entry))} {entry['counts']} {reason}", flush=True
         )
     if n % 50 == 0:
         print(f"-- {n} of {total}", flush=True)
+
+
+def regressions(
+    results: Sequence[Entry], recorded: Mapping[tuple[str, str, str], Entry]
+) -> list[Entry]:
+    """Return the entries that are recorded as passing, and do not pass."""
+    passed = {k for k, entry in recorded.items() if verdict(entry) == "pass"}
+    return [e for e in results if key(e) in passed and verdict(e) not in GOOD]
 
 
 def main() -> None:
@@ -173,27 +183,19 @@ def main() -> None:
     given = parser.parse_args()
     names = [n for n in given.names.split(",") if n]
     work = entries(given.suite.split(","), given.dtypes.split(","), names)
+    recorded = load_results()  # before anything is written
     if given.missing:
-        recorded = load_results()
-        good = ("pass", "no sample", "not exportable")
-        work = [e for e in work if verdict(recorded.get(key(e), FAILED)) not in good]
+        work = [e for e in work if verdict(recorded.get(key(e), FAILED)) not in GOOD]
     results: list[Entry] = []
     try:
         sweep(work[:: given.every], given.samples, given.seconds, given.jobs, results)
     finally:
         if given.write:
             write_results(results)
-    totals: dict[str, int] = {}
-    for entry in results:
-        totals[verdict(entry)] = totals.get(verdict(entry), 0) + 1
-    print(f"{len(results)} entries: {totals}")
+    totals = Counter(map(verdict, results))
+    print(f"{len(results)} entries: {dict(totals)}")
     if given.check:
-        recorded = load_results()
-        worse = [
-            e for e in results
-            if verdict(e) not in ("pass", "no sample", "not exportable")
-            and verdict(recorded.get(key(e), e | {"counts": {"pass": 1}})) == "pass"
-        ]  # fmt: skip
+        worse = regressions(results, recorded)
         for entry in worse:
             print("REGRESSION", "/".join(key(entry)), entry["reasons"])
         sys.exit(1 if worse else 0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 
-from conformance.sweep import load_results, verdict
+from conformance.page import page
+from conformance.sweep import load_results, regressions, verdict
 from conformance.worker import run_entry
 
 PASSING = [e for e in load_results().values() if verdict(e) == "pass"]
@@ -25,3 +27,18 @@ def test_entry_still_passes(entry: dict[str, str]) -> None:
             entry["suite"], entry["name"], entry["dtype"], samples=1, seconds=1
         )
     assert verdict(result) in ("pass", "no sample", "not exportable"), result
+
+
+def test_the_page_is_fresh() -> None:
+    recorded = Path(__file__).parents[2] / "docs" / "ops.md"
+    assert recorded.read_text() == page(), "run `make docs`"
+
+
+def test_a_regression_is_an_entry_that_passed() -> None:
+    entry = {"suite": "op", "name": "add", "dtype": "float32", "reasons": {}}
+    passed, wrong = entry | {"counts": {"pass": 2}}, entry | {"counts": {"wrong": 1}}
+    known = ("op", "add", "float32")
+    assert regressions([wrong], {known: passed}) == [wrong]
+    assert not regressions([passed], {known: passed})
+    assert not regressions([wrong], {known: wrong})
+    assert not regressions([wrong], {})

@@ -93,6 +93,14 @@ DECOMPOSED = {
 }
 
 
+def test_atan2_with_out(check_module):
+    class Out(torch.nn.Module):
+        def forward(self, y, x, out):
+            return aten.atan2.out(y, x, out=out)
+
+    check_module(Out(), (r(3), r(3), torch.zeros(3)))
+
+
 @pytest.mark.parametrize("name", DECOMPOSED)
 def test_those_that_torch_decomposes(check_module, name):
     call, grad = DECOMPOSED[name]
