@@ -69,7 +69,7 @@ def _uniform(a: Array, x: Array, sign: int) -> Array:
     relative = (x - a) / a
     half_square = jnp.maximum(-_log1p_less(relative), 0)
     eta = jnp.copysign(jnp.sqrt(2 * half_square), relative)
-    total = _horner(1 / a, [0.0] * POWERS)
+    total = jnp.zeros_like(a)
     for row in reversed(_temme()):
         total = total / a + _horner(eta, row)
     rest = jnp.exp(-a * half_square) * total / jnp.sqrt(2 * math.pi * a)
