@@ -11,6 +11,13 @@ os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 import pytest
 
 
+def pytest_collectstart() -> None:
+    """Seed what a test module draws while it is imported, whatever ran before."""
+    import torch
+
+    torch.manual_seed(0)
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     import torch

@@ -206,8 +206,7 @@ def _masked_put(
         isinstance(values.shape[-rest - 1], int) and values.shape[-rest - 1] == 1
     )
     if listed:
-        order = jnp.maximum(jnp.cumsum(mask.reshape(-1), dtype=jnp.int32) - 1, 0)
-        values = jnp.take(values, order, axis=values.ndim - rest - 1, mode="clip")
+        values = _in_turn(values, mask, values.ndim - rest - 1)
         lead = values.shape[: values.ndim - rest - 1]
         tail = values.shape[values.ndim - rest :]
         values = values.reshape((*lead, *mask.shape, *tail))
@@ -219,12 +218,22 @@ def _masked_put(
     return jnp.where(wide, x + values if accumulate else values, x)
 
 
+def _in_turn(source: Array, mask: Array, axis: int) -> Array:
+    """At the n-th place of the mask that holds, the n-th slice of `source`.
+
+    A source without slices fits a mask that holds nowhere: nothing is taken."""
+    order = lax.cumsum(mask.reshape(-1).astype(jnp.int32)) - 1
+    if source.shape[axis] == 0:
+        shape = (*source.shape[:axis], *order.shape, *source.shape[axis + 1 :])
+        return jnp.zeros(shape, source.dtype)
+    return jnp.take(source, jnp.maximum(order, 0), axis=axis, mode="clip")
+
+
 @lowers(aten.masked_scatter.default)
 def masked_scatter(x: Array, mask: Array, source: Array) -> Array:
     """The n-th chosen place, row by row, takes the n-th element of the source."""
     x, mask = jnp.broadcast_arrays(x, mask)
-    order = lax.cumsum(mask.reshape(-1).astype(jnp.int32)) - 1
-    taken = jnp.take(source.reshape(-1), jnp.maximum(order, 0), mode="clip")
+    taken = _in_turn(source.reshape(-1), mask, 0)
     return jnp.where(mask, taken.reshape(x.shape).astype(x.dtype), x)
 
 

@@ -24,6 +24,7 @@ CASES = [
     (aten.index_put.default, X, [None, torch.tensor([1, 1])], torch.ones(()), True),
     (aten.index_put.default, X, [MASK], torch.tensor(2.0)),
     (aten.masked_scatter.default, X, MASK, torch.randn(30)),
+    (aten.masked_scatter.default, X, X.isnan(), torch.empty(0)),
     (aten.put.default, X, torch.tensor([0, -1]), torch.randn(2)),
     (aten.select_scatter.default, X, torch.randn(4), 1, -1),
     (aten.slice_scatter.default, X, torch.randn(4, 2), 1, 1, 3),
@@ -54,6 +55,8 @@ def test_scatter_reduce(compare, x, src, reduce, include_self):
         ((4, 5), MASK[:, 0], torch.randn(5)),
         ((4, 5), MASK[:, 0], torch.randn(int(MASK[:, 0].sum()), 5)),
         ((4, 5), MASK[:, 0], torch.randn(1, 5)),
+        ((4, 5), X.isnan(), torch.empty(0)),
+        ((4, 5), X[:, 0].isnan(), torch.empty(0, 5)),
     ],
 )
 def test_traced_masks(shape, mask, values):
