@@ -221,7 +221,8 @@ def _masked_put(
 def _in_turn(source: Array, mask: Array, axis: int) -> Array:
     """At the n-th place of the mask that holds, the n-th slice of `source`.
 
-    A source without slices fits a mask that holds nowhere: nothing is taken."""
+    A source without slices fits a mask that holds nowhere: nothing is taken.
+    """
     order = lax.cumsum(mask.reshape(-1).astype(jnp.int32)) - 1
     if source.shape[axis] == 0:
         shape = (*source.shape[:axis], *order.shape, *source.shape[axis + 1 :])
