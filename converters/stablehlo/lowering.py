@@ -20,7 +20,7 @@ from tpu_export.converters.stablehlo.coverage import check_coverage
 from tpu_export.converters.stablehlo.hoist import Split, split
 from tpu_export.converters.stablehlo.interpreter import Interpreter
 from tpu_export.converters.stablehlo.operands import DTYPES
-from tpu_export.converters.stablehlo.platforms import has_variants, resolved
+from tpu_export.converters.stablehlo.platforms import resolved, special_platforms
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.converters.stablehlo.registry import Target
 from tpu_export.converters.stablehlo.shapes import input_shapes, spelled
@@ -221,7 +221,7 @@ def _modules(closed: ClosedJaxpr, target: Target) -> dict[str, bytes]:
     if target != "xla":
         return {"": _export(resolved(closed, ""), "cpu")}
     modules = {"": _export(resolved(closed, ""), "tpu")}
-    for platform in ("cpu", "tpu") if has_variants(closed) else ("cpu",):
+    for platform in sorted({"cpu", *special_platforms(closed)}):
         module = _export(resolved(closed, platform), platform)
         if module != modules[""]:
             modules[platform] = module

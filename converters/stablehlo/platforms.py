@@ -50,20 +50,30 @@ def by_platform(
         _refuse_draws(call, operands)
         return call
 
-    marked = {_MARK + name: branch(rule) for name, rule in variants.items()}
-    return lax.platform_dependent(*operands, default=branch(general), **marked)
+    own = {name: branch(rule) for name, rule in variants.items()}
+    return choice_of_platform(branch(general), own, operands)
 
 
-def has_variants(closed: ClosedJaxpr) -> bool:
-    """Whether a program has a rule for one platform anywhere."""
-    return any(
-        _marked(eqn) or any(map(has_variants, _inner(eqn))) for eqn in closed.jaxpr.eqns
+def choice_of_platform(
+    general: Call, variants: Mapping[Platform, Call], operands: Sequence[jax.Array]
+) -> Any:
+    """Call functions of arrays that compute the same; `resolved` keeps one of them."""
+    marked = {_MARK + name: own for name, own in variants.items()}
+    return lax.platform_dependent(*operands, default=general, **marked)
+
+
+def special_platforms(closed: ClosedJaxpr) -> frozenset[str]:
+    """Return the platforms that a program has rules for anywhere."""
+    own = (_special(eqn.params.get("branches_platforms")) for eqn in closed.jaxpr.eqns)
+    nested = (
+        special_platforms(inner) for eqn in closed.jaxpr.eqns for inner in _inner(eqn)
     )
+    return frozenset().union(*own, *nested)
 
 
 def resolved(closed: ClosedJaxpr, platform: str) -> ClosedJaxpr:
     """Return the program for a platform; "" keeps the general rules only."""
-    if not has_variants(closed):
+    if not special_platforms(closed):
         return closed
 
     def body(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[Atom]] | None:
@@ -80,7 +90,7 @@ def resolved(closed: ClosedJaxpr, platform: str) -> ClosedJaxpr:
     equations = [
         eqn.replace(params=_mapped(eqn, partial(resolved, platform=platform)))
         for eqn in equations
-        if not _names_platforms(eqn.params.get("platforms"))
+        if not _special(eqn.params.get("platforms"))
     ]
     jaxpr = closed.jaxpr.replace(eqns=equations, outvars=results)
     return ClosedJaxpr(jaxpr, closed.consts)
@@ -115,13 +125,12 @@ def _refuse_draws(call: Call, operands: Sequence[Any]) -> None:
 
 
 def _marked(eqn: JaxprEqn) -> bool:
-    return _names_platforms(eqn.params.get("branches_platforms"))
+    return bool(_special(eqn.params.get("branches_platforms")))
 
 
-def _names_platforms(branches: Sequence[Sequence[str] | None] | None) -> bool:
-    return any(
-        name.startswith(_MARK) for names in branches or () if names for name in names
-    )
+def _special(branches: Sequence[Sequence[str] | None] | None) -> set[str]:
+    names = (name for names in branches or () if names for name in names)
+    return {n.removeprefix(_MARK) for n in names if n.startswith(_MARK)}
 
 
 def _inner(eqn: JaxprEqn) -> list[ClosedJaxpr]:

@@ -14,6 +14,12 @@ import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.operands import spread
+from tpu_export.converters.stablehlo.ops.grouped_convolution import (
+    Window,
+    convolve_on_cpu,
+    fast_on_cpu,
+)
+from tpu_export.converters.stablehlo.platforms import choice_of_platform
 from tpu_export.converters.stablehlo.registry import Target, lowers
 
 aten = torch.ops.aten
@@ -39,16 +45,23 @@ def _channels_last(
     last = f"N{_spatial(rank)}C"
     layout = _spatial(rank) + "IO" if target == "xla" else f"O{_spatial(rank)}I"
     order = "OI" + _spatial(rank)
-    y = lax.conv_general_dilated(
-        x.transpose(0, *range(2, x.ndim), 1),
-        kernel.transpose(*(order.index(c) for c in layout)),
-        tuple(stride),
-        tuple(pads),
+    window = Window(stride, pads, dilation, groups)
+    convolve = partial(
+        lax.conv_general_dilated,
+        window_strides=tuple(stride),
+        padding=tuple(pads),
         lhs_dilation=spread_by,
         rhs_dilation=tuple(dilation),
         dimension_numbers=(last, layout, last),
         feature_group_count=groups,
     )
+    x = x.transpose(0, *range(2, x.ndim), 1)
+    kernel = kernel.transpose(*(order.index(c) for c in layout))
+    if target == "xla" and spread_by is None and fast_on_cpu(x, kernel, window):
+        on_cpu = partial(convolve_on_cpu, window=window)
+        y: Array = choice_of_platform(convolve, {"cpu": on_cpu}, (x, kernel))
+    else:
+        y = convolve(x, kernel)
     return y.transpose(0, y.ndim - 1, *range(1, y.ndim - 1))
 
 
