@@ -94,4 +94,5 @@ def test_reading_takes_linear_time() -> None:
         assert len(hlo_costs(text, bytes_per_cycle=1.0).instructions) == count
         return time.process_time() - start
 
-    assert seconds(40_000) < 12 * max(seconds(10_000), 0.01)
+    # Linear is 32 times as long, quadratic 1024 times; a busy machine blurs both.
+    assert seconds(32_000) < 200 * min(seconds(1_000) for _ in range(3))
