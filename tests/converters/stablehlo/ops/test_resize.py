@@ -6,6 +6,7 @@ import pytest
 import torch
 from jax import export
 
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.registry import find_rule
 
 aten = torch.ops.aten
@@ -65,15 +66,57 @@ def test_bfloat16(compare):
     compare(aten.upsample_bilinear2d.vec, x, [9, 11], False, None, tol=(2e-2, 2e-2))
 
 
-@pytest.mark.parametrize("name", ["upsample_bilinear2d", "upsample_bicubic2d"])
-def test_symbolic_sizes(name):
+IMAGES = [
+    "upsample_bilinear2d",
+    "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa",
+]
+
+
+@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("align_corners", [True, False])
+def test_uint8_is_torch_s_fixed_point(compare, name, align_corners):
+    packet = getattr(aten, name)
+    for height, width in [(7, 6), (33, 20), (1, 5), (224, 200)]:
+        x = torch.randint(0, 256, (2, 3, height, width), dtype=torch.uint8)
+        for size in [[14, 18], [5, 3], [1, 2], [7, 13], [64, 64]]:
+            compare(packet.default, x, size, align_corners)
+            compare(packet.default, x, size, align_corners, 2.1, 0.7)
+        for factor in FACTORS[2:]:
+            compare(packet.vec, x, None, align_corners, [factor] * 2)
+
+
+def test_uint8_of_many_channels_is_rounded_alike(compare):
+    x = torch.randint(0, 256, (1, 6, 9, 8), dtype=torch.uint8)
+    compare(aten.upsample_bicubic2d.vec, x, [20, 5], False, None)
+
+
+def test_a_window_beyond_the_image_gives_zeros(compare):
+    x = torch.rand(1, 1, 4, 4)
+    compare(aten._upsample_bilinear2d_aa.default, x, [6, 6], False, 0.3, 0.3, tol=TOL)
+
+
+def test_what_torch_does_not_interpolate_is_refused():
+    rule = find_rule(aten.upsample_bilinear2d.vec, "xla")
+    with pytest.raises(UnsupportedOptionError, match="int32"):
+        rule(np.zeros((1, 1, 4, 4), np.int32), [2, 2], False, None)
+
+
+@pytest.mark.parametrize("name", [*IMAGES, "upsample_nearest2d"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+@pytest.mark.parametrize("factors", [[2.0, 2.0], [1.25, 2.0]])
+def test_symbolic_sizes(name, dtype, factors):
+    """3 * 1.25 is 3: such an axis is copied, which is known when the program runs."""
     size = export.symbolic_shape("n")[0]
     op = getattr(aten, name).vec
+    given = (None, factors) if "nearest" in name else (None, False, factors)
     rule = find_rule(op, "xla")
-    shape = jax.ShapeDtypeStruct((1, 2, size, 5), np.float32)
-    run = export.export(jax.jit(lambda x: rule(x, None, False, [2.0, 2.0])))(shape)
-    x = torch.randn(1, 2, 7, 5)
-    got = torch.tensor(np.asarray(run.call(x.numpy())))
-    torch.testing.assert_close(
-        got, op(x, None, False, [2.0, 2.0]), rtol=1e-4, atol=1e-4
-    )
+    x = (torch.rand(1, 2, 30, 5) * 255).to(dtype)
+    shape = jax.ShapeDtypeStruct((1, 2, size, 5), x.numpy().dtype)
+    with jax.enable_x64(True):
+        run = export.export(jax.jit(lambda x: rule(x, *given)))(shape)
+    for height in (3, 7, 30):
+        want = op(part := x[:, :, :height], *given)
+        got = torch.tensor(np.asarray(run.call(part.numpy())))
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-2)
