@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 from tpu_export.converters.stablehlo.context import current
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.functional import functional_twin, is_in_place
+from tpu_export.converters.stablehlo.location import spoken
 from tpu_export.converters.stablehlo.operands import (
     DTYPES,
     axis,
@@ -132,7 +133,7 @@ def _choose(op: object, args: Sequence[Any]) -> Chosen | None:
 def _unknown_size(found: Chosen, reader: str) -> UnsupportedOptionError:
     return UnsupportedOptionError(
         "selecting by a boolean tensor has a shape that depends on the data, "
-        f"at {found.place}{reader}",
+        f"at {spoken(found.place)}{reader}",
         hint="use torch.where or a mask that keeps the shape; sums of the selection, and "
         "writing it back by the same mask, are understood",
     )
