@@ -50,3 +50,16 @@ def scope(node: torch.fx.Node, model_file: Path | None = None) -> str:
     if isinstance(target, FunctionType | BuiltinFunctionType):
         target = target.__name__  # str() of it has an address
     return f"{module_path(node)}/{target}/{source_line(node, model_file)}"
+
+
+def spoken(scope: str, said: str = "") -> str:
+    """Return the place of a scope for a message, without the op if the message has it.
+
+    >>> spoken("net.fc/aten.linear.default/model.py:31")
+    'aten.linear.default in net.fc (model.py:31)'
+    >>> spoken("/aten.sort.stable/model.py:7", "no rule for aten.sort.stable")
+    'the root (model.py:7)'
+    """
+    module, op, line = scope.split("/", 2)
+    where = f"{module or 'the root'} ({line})"
+    return where if op in said else f"{op} in {where}"

@@ -11,7 +11,7 @@ import torch
 from torch.fx import Node
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
-from tpu_export.converters.stablehlo.location import scope, source_line
+from tpu_export.converters.stablehlo.location import scope, source_line, spoken
 from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.registry import Own
 from tpu_export.converters.stablehlo.results import OwnRuleRaisedError
@@ -35,7 +35,7 @@ def refusal(
         error: of a rule, or of JAX below it.
         model_file: source lines are relative to its folder.
     """
-    place = scope(node, model_file)
+    op, place = called_op(node), scope(node, model_file)
     own = None
     if isinstance(error, OwnRuleRaisedError):
         own = error.own
@@ -43,7 +43,7 @@ def refusal(
         error = error.__cause__
     if isinstance(error, TpuExportError):
         if not hasattr(error, "place"):
-            error.message += f", at {place}"
+            error.message += f", at {spoken(place, error.message)}"
             error.__dict__["place"] = place
         return error
     found = _from_data(node, values)
@@ -51,18 +51,18 @@ def refusal(
         origin = f"{_name(found)} at {source_line(found, model_file)}"
         return UnsupportedOptionError(
             f"{_name(node)} takes a size that depends on the data: it comes from "
-            f"{origin}, at {place}",
+            f"{origin}, at {spoken(place)}",
             hint="pass the size as a dynamic dimension of an input, or compute with the "
             "largest size and mask",
         )
     if own is not None:
         return RuleFailedError(
-            f"your rule for {called_op(node)} ({own}) raised{_raised_at(error, own)} "
-            f"{type(error).__name__}: {_first_line(error)}, at {place}",
+            f"your rule for {op} ({own}) raised{_raised_at(error, own)} "
+            f"{type(error).__name__}: {_first_line(error)}, at {spoken(place, str(op))}",
             hint="it is called with the op's parameters, tensors as JAX arrays",
         )
     return RuleFailedError(
-        f"the rule for {called_op(node)} failed at {place}: {_first_line(error)}",
+        f"the rule for {op} failed at {spoken(place, str(op))}: {_first_line(error)}",
         hint="this is a fault of tpu-export: please report it with the model; "
         "a rule of your own (tpu_export.lowers) can stand in",
     )

@@ -163,7 +163,7 @@ def test_a_rule_that_gives_another_thing_is_named(name: str, platform: Any) -> N
     with pytest.raises(LoweringBugError, match=words) as caught:
         lowered(lambda x: cube(x, 2.0), torch.randn(2, 3))
     assert "your rule for tpx_custom.cube.default (<lambda> at test_cu" in str(caught)
-    assert ", at /tpx_custom.cube.default/test_custom_ops.py:" in caught.value.message
+    assert ", at the root (test_custom_ops.py:" in caught.value.message
     assert caught.value.hint.startswith("correct <lambda> at test_custom_ops.py:")
 
 
@@ -197,7 +197,9 @@ def test_a_rule_that_raises_is_named(platform: Any) -> None:
     with pytest.raises(RuleFailedError) as caught:
         lowered(lambda x: cube(x, 2.0), torch.randn(2, 3))
     line = rule.__code__.co_firstlineno
-    words = f"raised in line {line + 1} KeyError: 'key', at /tpx_custom.cube"
+    words = (
+        f"raised in line {line + 1} KeyError: 'key', at the root (test_custom_ops.py:"
+    )
     assert words in caught.value.message
     assert f"(rule at test_custom_ops.py:{line + 5})" in caught.value.message
 
@@ -303,7 +305,7 @@ def test_writing_to_a_list_is_refused() -> None:
         return y
 
     with pytest.raises(
-        UnsupportedOptionError, match="list of tensors 'xs', at /tpx_cu"
+        UnsupportedOptionError, match=r"list of tensors 'xs', at the root \(test_cu"
     ):
         lowered(function, torch.randn(2, 3))
 

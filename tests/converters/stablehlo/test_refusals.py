@@ -101,7 +101,7 @@ SHAPES: dict[str, Callable[..., Any]] = {
 def test_a_shape_that_depends_on_the_data(op: str) -> None:
     message = refused(SHAPES[op])
     assert "that depends on the data" in message
-    assert f", at /{op}/test_refusals.py:" in message
+    assert f"at {op} in the root (test_refusals.py:" in message
 
 
 VALUES: dict[str, Callable[..., Any]] = {
@@ -129,5 +129,5 @@ def test_a_rule_that_raises_is_a_fault_of_ours() -> None:
     op = torch.ops.tpx_test.broken.default
     if find_rule(op, "xla") is None:
         lowers(op)(lambda x: x.reshape(5))
-    with pytest.raises(RuleFailedError, match=r"at /tpx_test.broken.default/test_ref"):
+    with pytest.raises(RuleFailedError, match=r"failed at the root \(test_ref"):
         capture(Fn(lambda x, n: broken(x)), (X, N)).lower()
