@@ -7,6 +7,7 @@ import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
+from tpu_export.converters.stablehlo.operands import widen
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -53,12 +54,15 @@ def _bag_of_each(indices: Array, offsets: Array) -> Array:
 
 
 def _pooled(rows: Array, members: Array, mode: int) -> tuple[Array, Array]:
-    """Pool rows [N, D] by members [B, N]; return the bags [B, D] and their sizes [B]."""
+    """Pool rows [N, D] by members [B, N]; return the bags [B, D] and their sizes [B].
+
+    Halves are pooled in float32, as torch does.
+    """
     counts = jnp.sum(members, axis=1, dtype=jnp.int64)
     if mode == MAX:
         low = jnp.where(members[:, :, None], rows[None], -jnp.inf)
         best = jnp.max(low, axis=1, initial=-jnp.inf)
-        return jnp.where(counts[:, None] > 0, best, 0).astype(rows.dtype), counts
+        return jnp.where(counts[:, None] > 0, best, 0), counts
     sums = jnp.matmul(
         members.astype(rows.dtype),
         rows,
@@ -67,7 +71,7 @@ def _pooled(rows: Array, members: Array, mode: int) -> tuple[Array, Array]:
     )
     if mode == MEAN:
         sums = sums / jnp.maximum(counts, 1)[:, None].astype(sums.dtype)
-    return sums.astype(rows.dtype), counts
+    return sums, counts
 
 
 @lowers(aten._embedding_bag.default)
@@ -86,7 +90,7 @@ def embedding_bag_core(
     bag = _bag_of_each(indices, offsets)
     rows = embedding(weight, indices)
     if per_sample_weights is not None:
-        rows = rows * per_sample_weights[:, None].astype(rows.dtype)
+        rows = widen(rows) * widen(per_sample_weights)[:, None]
     members = bag[None, :] == lax.iota(jnp.int32, bags)[:, None]
     if padding_idx >= 0:
         members &= (indices != padding_idx)[None, :]
@@ -95,7 +99,8 @@ def embedding_bag_core(
     largest = jnp.zeros((bags, weight.shape[1]) if mode == MAX else (bags,), bag.dtype)
     if mode == SUM and padding_idx < 0 and weight.dtype in _FAST:
         bag = bag[:0]  # torch's fast path leaves this result empty
-    return pooled, bag.astype(offsets.dtype), counts, largest.astype(offsets.dtype)
+    rest = (bag.astype(offsets.dtype), counts, largest.astype(offsets.dtype))
+    return pooled.astype(weight.dtype), *rest
 
 
 @lowers(aten._embedding_bag_forward_only.default, aten.embedding_bag.default)

@@ -70,6 +70,17 @@ def test_embedding_bag_packet_takes_no_padding(compare):
     torch.testing.assert_close(torch.tensor(got[0].tolist()), want)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weighted_halves_are_rounded_once(check_module, dtype):
+    """(1 + e)^2 - (1 + 2e) is e^2; halves would round it away before the sum."""
+    eps = torch.finfo(dtype).eps
+    bag = torch.nn.EmbeddingBag(2, 1, mode="sum", dtype=dtype)
+    with torch.no_grad():
+        bag.weight.copy_(torch.tensor([[64 * (1 + eps)], [64 * (1 + 2 * eps)]]))
+    weights = torch.tensor([64 * (1 + eps), -64.0], dtype=dtype)
+    check_module(bag, (torch.tensor([0, 1]), torch.tensor([0]), weights))
+
+
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
 def test_one_hot(compare, shape):
     compare(aten.one_hot.default, torch.randint(0, 4, shape), 4)
