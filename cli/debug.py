@@ -9,12 +9,13 @@ import click
 from tpu_export.cli.failures import writable_folder
 from tpu_export.cli.models import source
 from tpu_export.cli.output import print_json
+from tpu_export.cli.tolerance import tolerance_option
 from tpu_export.cli.verbosity import verbose_option
 
 
 @click.command("debug")
 @click.argument("model")
-@click.option("--tolerance", type=float, help="Limit of max rel for all float outputs.")
+@tolerance_option
 @click.option("--keep-going", is_flag=True, help="Past the first op that differs.")
 @click.option(
     "--save",
@@ -56,7 +57,7 @@ def command(
         platform=platform,
         tolerance=tolerance,
         keep_going=keep_going,
-        save=writable_folder(save) if save else None,
+        save=writable_folder(save, "--save") if save else None,
     )
     if as_json:
         print_json(report.to_json())

@@ -13,6 +13,7 @@ from tpu_export.cli.failures import UsageError
 from tpu_export.cli.models import configuration, only_model, source
 from tpu_export.cli.near import did_you_mean
 from tpu_export.cli.output import ProgressLines, print_json, print_result
+from tpu_export.cli.tolerance import tolerance_option
 from tpu_export.cli.verbosity import verbose_option
 
 TARGETS = {"cloud-tpu": ".tpuexe", "litert": ".tflite", "stablehlo": ".stablehlo"}
@@ -39,7 +40,7 @@ NO_TOPOLOGY = "none"
     "Every combination is compiled and proven.  [default: the example's sizes]",
 )
 @click.option("--no-parity", is_flag=True, help="Write without the proof.")
-@click.option("--tolerance", type=float, help="Limit of max rel for all float outputs.")
+@tolerance_option
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Of parity's second inputs."
 )
@@ -61,6 +62,7 @@ def command(
     names = _topologies(topology, settings)
     options["buckets"] = buckets(bucket, settings)
     check(target, names)
+    check_topology_fits(target, topology)
     found = source(text)
     final = Path(output or settings.get("output") or f"{found.name}{TARGETS[target]}")
     check_output(final, target)
@@ -83,6 +85,15 @@ def check(target: str, topologies: tuple[str, ...]) -> None:
 
     for name in topologies:
         parse_topology(name)
+
+
+def check_topology_fits(target: str, given: tuple[str, ...]) -> None:
+    """Refuse topologies of the command line that nothing would be compiled for."""
+    if target != "cloud-tpu" and given and _topologies(given, {}):
+        raise UsageError(
+            f"-t {','.join(given)} has no use with --target {target}",
+            hint="leave -t out; --target cloud-tpu compiles for topologies",
+        )
 
 
 def check_output(output: Path, target: str = "cloud-tpu") -> None:

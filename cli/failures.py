@@ -16,8 +16,12 @@ from tpu_export.cli import verbosity
 from tpu_export.cli.results import only_results
 from tpu_export.runtime.errors import TpuExportError
 
-# What the caller gave does not fit: the command line itself, or the inputs of `run`.
-USAGE_CODES = frozenset({"TPX-0002", "TPX-0505"})
+# What the caller gave does not fit: the command line itself, a name in it (source, topology,
+# bucket, device, signature, zoo model), or the inputs of `run`.
+USAGE_CODES = frozenset(
+    f"TPX-{number}"
+    for number in ("0002", "0110", "0301", "0307", "0502", "0504", "0505", "0801")
+)
 
 
 class UsageError(TpuExportError):
@@ -26,8 +30,8 @@ class UsageError(TpuExportError):
     code = "TPX-0002"
 
 
-def writable_folder(name: str) -> Path:
-    """Make a folder for results.
+def writable_folder(name: str, option: str = "--output") -> Path:
+    """Make the folder for results that an option names.
 
     Raises:
         UsageError: it cannot be made.
@@ -37,7 +41,7 @@ def writable_folder(name: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"cannot make {folder}: {error.strerror}", hint="choose another --output"
+            f"cannot make {folder}: {error.strerror}", hint=f"choose another {option}"
         ) from error
     return folder
 

@@ -6,6 +6,7 @@ import click
 
 from tpu_export.cli.models import source
 from tpu_export.cli.output import print_json, print_table
+from tpu_export.cli.tolerance import tolerance_option
 from tpu_export.cli.verbosity import verbose_option
 
 
@@ -14,7 +15,7 @@ from tpu_export.cli.verbosity import verbose_option
 @click.option(
     "--artifact", type=click.Path(), help="The .tpuexe to check; else one is built."
 )
-@click.option("--tolerance", type=float, help="Limit of max rel for all float outputs.")
+@tolerance_option
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @verbose_option

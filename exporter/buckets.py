@@ -16,6 +16,7 @@ from tpu_export.runtime.signature import Dim, Signature, sizes_text
 Buckets: TypeAlias = Mapping[str, Sequence[int]]
 Sizes: TypeAlias = Mapping[str, int]
 MAX_COMBINATIONS = 256
+_LARGEST = 2**31 - 1  # StableHLO computes sizes in int32
 
 
 class BucketError(TpuExportError):
@@ -122,9 +123,9 @@ def _check_sizes(name: str, sizes: Sequence[int]) -> None:
 
 
 def _check_range(dim: Dim, sizes: Sequence[int]) -> None:
+    top = _LARGEST if dim.maximum is None else min(dim.maximum, _LARGEST)
     for size in sizes:
-        if size < dim.minimum or (dim.maximum is not None and size > dim.maximum):
-            top = "any" if dim.maximum is None else dim.maximum
+        if not dim.minimum <= size <= top:
             raise BucketError(
                 f"bucket {dim.name}={size} is outside {dim.minimum} … {top}",
                 hint=f"the model holds for {dim.name} in that range: choose a size in it, "

@@ -87,13 +87,13 @@ USAGE = {
         "TPX-0002",
         "cloud-tpu, litert",
     ),
-    "unknown topology": (["MODEL", "-t", "v5x-4"], 1, "TPX-0301", "v5"),
+    "unknown topology": (["MODEL", "-t", "v5x-4"], 2, "TPX-0301", "v5"),
     "empty topology": (["MODEL", "-t", ""], 2, "TPX-0002", "-t none"),
     "only commas": (["MODEL", "-t", " ,", "-t", ""], 2, "TPX-0002", "-t none"),
     "none and others": (["MODEL", "-t", "v5e-1,none"], 2, "TPX-0002", "alone"),
     "bucket of a static model": (
         ["MODEL", "-t", "none", "--bucket", "batch=1"],
-        1,
+        2,
         "TPX-0307",
         "dynamic_shapes",
     ),
@@ -108,10 +108,25 @@ USAGE = {
     "bucket of nothing": (["MODEL", "--bucket", "batch=1,"], 2, "TPX-0002", "''"),
     "bucket for phones": (
         ["MODEL", "--target", "litert", "--bucket", "batch=1"],
-        1,
+        2,
         "TPX-0307",
         "cloud-tpu",
     ),
+    "topology for phones": (
+        ["MODEL", "--target", "litert", "-t", "v5e-1"],
+        2,
+        "TPX-0002",
+        "-t v5e-1 has no use with --target litert",
+    ),
+    "topology of a portable program": (
+        ["MODEL", "--target", "stablehlo", "-t", "v5e-1", "-t", "v6e-1"],
+        2,
+        "TPX-0002",
+        "-t v5e-1,v6e-1 has no use",
+    ),
+    "negative limit": (["MODEL", "--tolerance", "-1"], 2, "TPX-0002", "no limit"),
+    "limit of nan": (["debug", "MODEL", "--tolerance", "nan"], 2, "TPX-0002", "no l"),
+    "endless limit": (["parity", "MODEL", "--tolerance", "inf"], 2, "TPX-0002", "no l"),
     "unknown option": (["MODEL", "--fast"], 2, "TPX-0002", "--help"),
     "near option": (["MODEL", "--topolgy", "v5e-1"], 2, "TPX-0002", "'--topology'"),
     "near option of all": (["--verison"], 2, "TPX-0002", "did you mean --version?"),
@@ -124,17 +139,29 @@ USAGE = {
     ),
     "near command in zoo": (["zoo", "lst"], 2, "TPX-0002", "Did you mean 'list'?"),
     "near target": (["MODEL", "--target", "tflite"], 2, "TPX-0002", "mean litert? tar"),
-    "near topology": (["MODEL", "-t", "v5e1"], 1, "TPX-0301", "near names: v5e-1, "),
+    "near topology": (["MODEL", "-t", "v5e1"], 2, "TPX-0301", "near names: v5e-1, "),
     "near zoo model": (
         ["zoo", "export", "vit"],
-        1,
+        2,
         "TPX-0801",
         "did you mean vit-b-16",
     ),
-    "zoo model without zoo:": (["resnet50"], 1, "TPX-0110", "mean zoo:resnet50"),
-    "no word near": (["gibberish"], 1, "TPX-0110", "path.py"),
-    "unknown zoo model": (["zoo:resnet5"], 1, "TPX-0801", "resnet50"),
-    "unknown form": (["gs://bucket/model"], 1, "TPX-0110", "path.py"),
+    "zoo model without zoo:": (["resnet50"], 2, "TPX-0110", "mean zoo:resnet50"),
+    "no word near": (["gibberish"], 2, "TPX-0110", "path.py"),
+    "unknown zoo model": (["zoo:resnet5"], 2, "TPX-0801", "resnet50"),
+    "unknown form": (["gs://bucket/model"], 2, "TPX-0110", "path.py"),
+    "unknown device": (
+        ["run", "ARTIFACT", "-i", "-", "--device", "gpu"],
+        2,
+        "TPX-0502",
+        "tpu:N",
+    ),
+    "unknown signature": (
+        ["run", "ARTIFACT", "-i", "-", "--signature", "decode"],
+        2,
+        "TPX-0504",
+        "forward",
+    ),
     "unknown code": (["explain", "TPX-9999"], 2, "TPX-0002", "near"),
     "unknown op": (["ops", "aten.nonsense"], 2, "TPX-0002", "aten.gelu"),
     "no such artifact": (["inspect", "nowhere.tpuexe"], 1, "TPX-0402", "path"),
@@ -143,9 +170,10 @@ USAGE = {
 
 
 @pytest.mark.parametrize("name", USAGE)
-def test_command_lines(tpx: Run, model: Path, name: str) -> None:
+def test_command_lines(tpx: Run, model: Path, artifact: Path, name: str) -> None:
     argv, expected, code, words = USAGE[name]
-    status, _, err = tpx(*(str(model) if a == "MODEL" else a for a in argv))
+    files = {"MODEL": str(model), "ARTIFACT": str(artifact)}
+    status, _, err = tpx(*(files.get(a, a) for a in argv))
     assert status == expected
     assert f"[{code}]" in err
     assert words in err

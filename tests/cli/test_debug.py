@@ -66,6 +66,7 @@ def test_a_folder_that_cannot_be_made(tpx: Run, model: Path) -> None:
     status, _, err = tpx("debug", model, "--save", model / "inner")
     assert status == 2
     assert "TPX-0002" in err
+    assert "choose another --save" in err
 
 
 def test_the_page_is_true(

@@ -87,6 +87,13 @@ def test_refused(name: str, scorer: Captured) -> None:
     assert info.value.code == "TPX-0307"
 
 
+def test_a_size_of_more_than_32_bits_is_refused() -> None:
+    shapes = ({0: Dim("n", min=2)},)
+    captured = capture(lambda x: x + 1, (torch.ones(3),), dynamic_shapes=shapes)
+    with pytest.raises(BucketError, match=r"n=2147483648 is outside \d … 2147483647"):
+        check_buckets({"forward": captured}, {"n": [2**31]})
+
+
 def test_a_static_model_has_no_buckets() -> None:
     captured = capture(lambda x: x + 1, (torch.ones(3),))
     check_buckets({"forward": captured}, {})
