@@ -146,6 +146,8 @@ def how_lowered(
         found = decompose(node, registered_ops())
         if found is None:
             return "unsupported", ()
+        if found.fixed:
+            return "unsupported", ("a decomposition that fixes a dynamic size",)
         missing.update(
             str(inner.target)
             for inner in _calls(found.graph)

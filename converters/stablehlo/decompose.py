@@ -27,10 +27,12 @@ class Decomposed:
     Attributes:
         graph: takes the leaves of the node's (args, kwargs) at `positions`.
         positions: which leaves of (args, kwargs) are its inputs.
+        fixed: torch took a dynamic size for the number that it is in the example.
     """
 
     graph: torch.fx.GraphModule
     positions: tuple[int, ...]
+    fixed: bool = False
 
 
 def decompose(node: torch.fx.Node, known: Collection[object]) -> Decomposed | None:
@@ -78,12 +80,21 @@ def _decompose(
         return tuple(result) if isinstance(result, tuple | list) else result
 
     inputs = [leaves[i] for i in positions]
+    before = _fixed_sizes(inputs)
     try:
-        graph = _trace(call, inputs, table)
+        graph = trace(call, inputs, table)
     except (NotImplementedError, RuntimeError, TypeError, AssertionError):
         return None  # torch's tables have nothing for it
     stuck = any(node.target is op for node in graph.graph.nodes)
-    return None if stuck else Decomposed(graph, positions)
+    fixed = _fixed_sizes(inputs) != before
+    return None if stuck else Decomposed(graph, positions, fixed)
+
+
+def _fixed_sizes(inputs: Sequence[Any]) -> frozenset[str]:
+    """Return the symbols of which torch knows the number by now."""
+    mode = detect_fake_mode([x for x in inputs if isinstance(x, torch.Tensor)])
+    known = mode.shape_env.replacements if mode and mode.shape_env else {}
+    return frozenset(str(s) for s, size in known.items() if size.is_number)
 
 
 def _table(
@@ -97,9 +108,10 @@ def _table(
     return table
 
 
-def _trace(
+def trace(
     call: Callable[..., Any], inputs: Sequence[Any], table: Mapping[Any, Any]
 ) -> torch.fx.GraphModule:
+    """Return the graph of a call on fake tensors; `table` says what to decompose, and how."""
     tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     mode = detect_fake_mode(tensors) or FakeTensorMode()
     with torch.no_grad(), mode, _plain_kernels():

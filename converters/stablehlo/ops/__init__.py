@@ -19,6 +19,7 @@ from tpu_export.converters.stablehlo.ops import distance as distance
 from tpu_export.converters.stablehlo.ops import dropout as dropout
 from tpu_export.converters.stablehlo.ops import embedding as embedding
 from tpu_export.converters.stablehlo.ops import experts as experts
+from tpu_export.converters.stablehlo.ops import fake_quantize as fake_quantize
 from tpu_export.converters.stablehlo.ops import folding as folding
 from tpu_export.converters.stablehlo.ops import foreach as foreach
 from tpu_export.converters.stablehlo.ops import (
@@ -38,6 +39,9 @@ from tpu_export.converters.stablehlo.ops import padding as padding
 from tpu_export.converters.stablehlo.ops import polynomials as polynomials
 from tpu_export.converters.stablehlo.ops import pooling as pooling
 from tpu_export.converters.stablehlo.ops import pooling_litert as pooling_litert
+from tpu_export.converters.stablehlo.ops import (
+    quantization_parameters as quantization_parameters,
+)
 from tpu_export.converters.stablehlo.ops import quantized as quantized
 from tpu_export.converters.stablehlo.ops import random as random
 from tpu_export.converters.stablehlo.ops import recurrent as recurrent
@@ -54,6 +58,7 @@ from tpu_export.converters.stablehlo.ops import slicing as slicing
 from tpu_export.converters.stablehlo.ops import sorting as sorting
 from tpu_export.converters.stablehlo.ops import special as special
 from tpu_export.converters.stablehlo.ops import spectral as spectral
+from tpu_export.converters.stablehlo.ops import stft as stft
 from tpu_export.converters.stablehlo.ops import unary as unary
 from tpu_export.converters.stablehlo.registry import find_rule as find_rule
 from tpu_export.converters.stablehlo.registry import registered_ops as registered_ops

@@ -14,6 +14,7 @@ from tpu_export.converters.stablehlo.operands import (
     axis,
     cast,
     scaled,
+    widen,
 )
 from tpu_export.converters.stablehlo.registry import lowers
 
@@ -43,6 +44,17 @@ def matmul(x: Array, y: Array) -> Array:
 @lowers(aten.mm.dtype, aten.bmm.dtype)
 def matmul_dtype(x: Array, y: Array, out_dtype: torch.dtype) -> Array:
     return jnp.matmul(x, y, preferred_element_type=DTYPES[out_dtype])
+
+
+@lowers(aten._int_mm.default)
+def int_mm(x: Array, y: Array) -> Array:
+    return matmul_dtype(x, y, torch.int32)
+
+
+@lowers(aten._weight_int8pack_mm.default)
+def weight_int8pack_mm(x: Array, weight: Array, scales: Array) -> Array:
+    y = jnp.matmul(widen(x), weight.T.astype(jnp.float32))
+    return (y * widen(scales)).astype(x.dtype)
 
 
 @lowers(aten.vdot.default, aten.linalg_vecdot.default)

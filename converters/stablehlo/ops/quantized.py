@@ -14,12 +14,23 @@ quantized = torch.ops.quantized_decomposed
 
 
 def _quantize(
-    x: Array, scale: Array, zero_point: Array, low: int, high: int, dtype: torch.dtype
+    x: Array,
+    per_unit: Array,
+    zero_point: Array,
+    low: int,
+    high: int,
+    dtype: torch.dtype,
 ) -> Array:
     # torch multiplies by the reciprocal, and rounds half to even before adding the zero point.
-    x = x.astype(jnp.float32)
-    scaled = jnp.round(x * (jnp.float32(1) / scale)) + zero_point
+    scaled = jnp.round(x.astype(jnp.float32) * per_unit) + zero_point
     return cast(jnp.clip(scaled, low, high), dtype)
+
+
+def _reciprocal(scale: Array | float) -> Array:
+    """Return 1 / scale, which torch computes in double where the scale is a number."""
+    if isinstance(scale, float | int):
+        return jnp.float32(1 / scale)
+    return jnp.float32(1) / scale.astype(jnp.float32)
 
 
 def _dequantize(
@@ -49,8 +60,8 @@ def quantize_per_tensor(
     quant_max: int,
     dtype: torch.dtype,
 ) -> Array:
-    step, zero = cast(scale, torch.float32), cast(zero_point, torch.float32)
-    return _quantize(x, step, zero, quant_min, quant_max, dtype)
+    zero = cast(zero_point, torch.float32)
+    return _quantize(x, _reciprocal(scale), zero, quant_min, quant_max, dtype)
 
 
 @lowers(
@@ -83,9 +94,8 @@ def quantize_per_channel(
     dtype: torch.dtype,
 ) -> Array:
     scale, zero = (_along(t, x.ndim, axis) for t in (scales, zero_points))
-    scale = scale.astype(jnp.float32)
     zero = zero.astype(jnp.float32)
-    return _quantize(x, scale, zero, quant_min, quant_max, dtype)
+    return _quantize(x, _reciprocal(scale), zero, quant_min, quant_max, dtype)
 
 
 @lowers(quantized.dequantize_per_channel.default)
@@ -114,8 +124,8 @@ def quantize_per_token(
     quant_max: int,
     dtype: torch.dtype,
 ) -> Array:
-    scale, zero = scales.astype(jnp.float32), zero_points.astype(jnp.float32)
-    return _quantize(x, scale, zero, quant_min, quant_max, dtype)
+    zero = zero_points.astype(jnp.float32)
+    return _quantize(x, _reciprocal(scales), zero, quant_min, quant_max, dtype)
 
 
 @lowers(quantized.dequantize_per_token.default)
@@ -129,3 +139,48 @@ def dequantize_per_token(
     output_dtype: torch.dtype,
 ) -> Array:
     return _dequantize(x, scales, zero_points, output_dtype)
+
+
+def _groups(x: Array, scales: Array, group_size: int) -> Array:
+    """Return rows of one scale each."""
+    whole = group_size > x.shape[-1] and scales.shape[-1] == 1
+    return x.reshape(-1, x.shape[-1] if whole else group_size)
+
+
+@lowers(quantized.quantize_per_channel_group.default)
+def quantize_per_channel_group(
+    x: Array,
+    scales: Array,
+    zero_points: Array,
+    quant_min: int,
+    quant_max: int,
+    dtype: torch.dtype,
+    group_size: int = 128,
+) -> Array:
+    """Here torch rounds after adding the zero point."""
+    rows = _groups(x, scales, group_size)
+    level = rows * (1 / scales.reshape(-1, 1)) + zero_points.reshape(-1, 1)
+    level = jnp.clip(jnp.round(level), quant_min, quant_max)
+    return cast(level, dtype).reshape(x.shape)
+
+
+@lowers(quantized.dequantize_per_channel_group.default)
+def dequantize_per_channel_group(
+    x: Array,
+    scales: Array,
+    zero_points: Array | None,
+    quant_min: int,
+    quant_max: int,
+    dtype: torch.dtype,
+    group_size: int = 128,
+    output_dtype: torch.dtype = torch.float32,
+) -> Array:
+    rows = _groups(x, scales, group_size).astype(scales.dtype)
+    if zero_points is not None:
+        rows = rows - zero_points.reshape(-1, 1).astype(scales.dtype)
+    return cast(rows * scales.reshape(-1, 1), output_dtype).reshape(x.shape)
+
+
+@lowers(quantized.convert_element_type.no_fuse)
+def convert_element_type(x: Array, dtype: torch.dtype) -> Array:
+    return cast(x, dtype)

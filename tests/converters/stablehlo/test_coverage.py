@@ -6,6 +6,7 @@ from torch import nn
 
 from tpu_export.converters.stablehlo.coverage import UnsupportedOpsError, coverage
 from tpu_export.converters.stablehlo.decompose import decompose
+from tpu_export.converters.stablehlo.ops import registered_ops
 from tpu_export.exporter.capture import capture
 
 aten = torch.ops.aten
@@ -56,3 +57,15 @@ def test_a_decomposition_depends_on_which_ops_have_rules() -> None:
         found = decompose(node, [known])
         assert found is not None
         assert (inner in [n.target for n in found.graph.graph.nodes]) is kept
+
+
+def test_a_decomposition_that_fixes_a_dynamic_size_is_not_one() -> None:
+    def transform(x: torch.Tensor) -> torch.Tensor:
+        return torch.stft(x, 8, 2, return_complex=True, center=False)
+
+    n = torch.export.Dim("n", min=16, max=64)
+    program = capture(transform, (torch.ones(2, 20),), dynamic_shapes=({1: n},)).program
+    node = next(n for n in program.graph.nodes if n.target is aten.stft.default)
+    found = decompose(node, set(registered_ops()) - {node.target})
+    assert found is not None
+    assert found.fixed

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 B, T, S = Dim("b", max=64), Dim("t", max=64), Dim("s", max=64)
-L = Dim("l", min=8, max=128)
+L, W = Dim("l", min=8, max=128), Dim("w", min=16, max=128)
 TWO = ({0: B, 1: T},)
 TWO_CALLS = ((4, 6), (1, 1), (3, 9), (5, 2))
 
@@ -32,6 +32,16 @@ HEADS = {0: B, 2: T}
 
 def attended(q: Tensor, k: Tensor, **options: Any) -> Tensor:
     return F.scaled_dot_product_attention(q, k, k * 2, **options)
+
+
+def spectrogram(x: Tensor) -> Tensor:
+    y = torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True)
+    return torch.view_as_real(y)
+
+
+def vocoder(x: Tensor) -> Tensor:
+    y = torch.complex(x.cos(), x.sin())
+    return torch.istft(y, 16, 4, window=torch.hann_window(16))
 
 
 TABLE: dict[str, tuple[Any, ...]] = {
@@ -140,6 +150,8 @@ TABLE: dict[str, tuple[Any, ...]] = {
     ),
     "layers: lstm": (nn.LSTM(8, 4, batch_first=True), TOKENS, *TEXTS),
     "layers: gru": (nn.GRU(8, 4, 2, batch_first=True, bidirectional=True), TOKENS, *TEXTS),
+    "layers: spectrogram": (spectrogram, {0: B, 1: W}, (2, 40), (1, 33), (3, 71)),
+    "layers: vocoder": (vocoder, {0: B, 2: Dim("f", min=4, max=64)}, (2, 9, 9), (1, 9, 4)),
     "layers: bilinear": (
         lambda x, y: F.bilinear(x, y, torch.ones(3, 4, 5)), ({0: B}, {0: B}),
         ((2, 4), (2, 5)), ((1, 4), (1, 5)), ((6, 4), (6, 5)),

@@ -112,3 +112,11 @@ def test_product_added(compare, op, args, kwargs):
 )
 def test_einsum(compare, equation, tensors):
     compare(aten.einsum.default, equation, list(tensors), tol=(1e-5, 1e-5))
+
+
+def test_integer_products(compare):
+    x = torch.randint(-128, 128, (24, 32), dtype=torch.int8)
+    y = torch.randint(-128, 128, (32, 16), dtype=torch.int8)
+    compare(aten._int_mm.default, x, y)
+    wide, scales = torch.randn(24, 32).bfloat16(), torch.rand(16).bfloat16()
+    compare(aten._weight_int8pack_mm.default, wide, y.T.contiguous(), scales)
