@@ -242,7 +242,7 @@ def _facts(job: Job) -> dict[str, object]:
     """Everything beside the modules that decides what the compiler makes."""
     built_for = host_features() if job.platform == "cpu" else _libtpu_build()
     return {
-        "schema": 2,  # of the cached result, reports included
+        "schema": 3,  # of what the worker makes, reports included
         "jaxlib": importlib.metadata.version("jaxlib"),
         "built_for": built_for,
         **job.to_json(),

@@ -74,7 +74,10 @@ def _for_tpu(job: Job, modules: dict[str, bytes]) -> tuple[Result, dict[str, byt
     leading = leading_slots(job.main)
     formats = [auto if slot in leading else sharding for slot in job.main.arguments]
     function = portable_callable(modules["main"], job.main, "tpu")
-    main_program = _compile(job, _lower(job, function, job.main.arguments, formats))
+    # An output leaves for the host, which reads any layout; state comes back as it went.
+    free = tuple(auto if s.kind == "output" else sharding for s in job.main.results)
+    lowered = _lower(job, function, job.main.arguments, formats, results=free)
+    main_program = _compile(job, lowered)
     executables = {"main": _serialize(main_program)}
     chosen = main_program.input_formats[0][: len(leading)]
     if leading:

@@ -209,6 +209,25 @@ def test_the_compiler_chooses_layouts_of_weights(program: Any, cache: Path) -> N
     assert target.prepare
 
 
+def test_outputs_need_no_relayout(program: Any, cache: Path) -> None:
+    """In libtpu's default layout of [1, 1500, 384] a copy would cost as much as the rest."""
+
+    def body(x: Any) -> Any:
+        y = (x - x.mean(-1, keepdims=True)).reshape(1, 1500, 384)
+        return (y, y)
+
+    slot = Slot("output", "y", (1, 1500, 384), "float32")
+    state = Slot("state", "s", (1, 1500, 384), "float32")
+    given = [Slot("input", "x", (1500, 384), "float32")]
+    cycles = []
+    for results in ([slot, slot], [slot, state]):
+        (target,) = compile_program(program(body, given, results), [V5E])
+        assert target.report is not None
+        cycles.append(target.report.cycles)
+    free, fixed = cycles
+    assert fixed > 2 * free
+
+
 def test_out_of_memory_states_sizes_and_places(program: Any, cache: Path) -> None:
     def body(x: Any) -> Any:
         with jax.named_scope("net.outer/aten.mul.Tensor/model.py:7"):
