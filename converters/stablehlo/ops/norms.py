@@ -71,8 +71,7 @@ def frobenius_norm(x: Array, dim: Dims, keepdim: bool = False) -> Array:
 
 @lowers(aten.dist.default)
 def dist(x: Array, other: Array, p: float = 2) -> Array:
-    apart = x - other
-    return _norm(widen(apart), p, range(apart.ndim), keepdim=False).astype(apart.dtype)
+    return vector_norm(x - other, p)
 
 
 @lowers(aten._pdist_forward.default, aten.pdist.default)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from jax import Array
+from jax import Array, lax
 
 from tpu_export.converters.stablehlo.context import current
 from tpu_export.converters.stablehlo.operands import DTYPES, widen
@@ -21,11 +21,21 @@ Draw = Callable[[Array, tuple[Dim, ...], Any], Array]
 
 
 def _uniform(key: Array, shape: tuple[Dim, ...], dtype: Any) -> Array:
-    return jax.random.uniform(key, shape, dtype)
+    if not jnp.issubdtype(dtype, jnp.complexfloating):
+        return jax.random.uniform(key, shape, dtype)
+    part = jnp.finfo(dtype).dtype
+    return lax.complex(
+        *(jax.random.uniform(k, shape, part) for k in jax.random.split(key))
+    )
 
 
 def _normal(key: Array, shape: tuple[Dim, ...], dtype: Any) -> Array:
     return jax.random.normal(key, shape, dtype)
+
+
+def _shifted(draw: Array, number: float) -> Array:
+    """Add a number to each part of the draws, as torch does, the imaginary one too."""
+    return draw + number * ((1 + 1j) if jnp.iscomplexobj(draw) else 1)
 
 
 def _of_size(draw: Draw) -> Callable[..., Array]:
@@ -120,13 +130,13 @@ def uniform(
     **kwargs: Any,
 ) -> Array:
     draw = _uniform(current().next_key(), x.shape, widen(x).dtype)
-    return (draw * (to - from_) + from_).astype(x.dtype)
+    return _shifted(draw * (to - from_), from_).astype(x.dtype)
 
 
 @lowers(aten.normal_.default, aten.normal_functional.default)
 def normal_(x: Array, mean: float = 0.0, std: float = 1.0, **_: object) -> Array:
     draw = _normal(current().next_key(), x.shape, widen(x).dtype)
-    return (draw * std + mean).astype(x.dtype)
+    return _shifted(draw * std, mean).astype(x.dtype)
 
 
 @lowers(aten.normal.Tensor_float, aten.normal.float_Tensor, aten.normal.Tensor_Tensor)
@@ -146,7 +156,8 @@ def normal_of_size(
     **_: object,
 ) -> Array:
     target = DTYPES[dtype or torch.float32]
-    return _normal(current().next_key(), tuple(size), target) * std + mean
+    draw = _normal(current().next_key(), tuple(size), target)
+    return _shifted(draw * std, mean)
 
 
 @lowers(aten.exponential.default, aten.exponential_.default)

@@ -15,3 +15,10 @@ def test_vector_norm(compare, p, dim):
 
 def test_norm(compare):
     compare(aten.norm.ScalarOpt_dim, torch.randn(3, 4), 2, [1], True)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_dist_is_real(compare, p, dtype):
+    x, y = torch.randn(3, 4, dtype=dtype), torch.randn(4, dtype=dtype)
+    compare(aten.dist.default, x, y, p, tol=(1e-5, 1e-5))
