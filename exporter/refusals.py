@@ -147,13 +147,18 @@ def where(error: BaseException) -> str:
     """Return "file.py:line" of the innermost frame of the user's code."""
     frames = traceback.extract_tb(error.__traceback__)
     user = [f for f in frames if not _is_machinery(f.filename)]
-    mine = Path(__file__).resolve().parent
-    user = [f for f in user if Path(f.filename).resolve().parent != mine]
+    user = [f for f in user if not _is_ours(f.filename)]
     if user:
         return f"{Path(user[-1].filename).name}:{user[-1].lineno}"
     quoted = re.findall(r'File "([^"]+)", line (\d+)', str(error))
     outside = [(f, n) for f, n in quoted if not _is_machinery(f)]
     return f"{Path(outside[-1][0]).name}:{outside[-1][1]}" if outside else ""
+
+
+def _is_ours(filename: str) -> bool:
+    root = Path(__file__).resolve().parents[1]
+    inside = (root / "exporter", root / "converters")
+    return any(Path(filename).resolve().is_relative_to(folder) for folder in inside)
 
 
 def _is_machinery(filename: str) -> bool:

@@ -53,6 +53,7 @@ def python_source(text: str, path: Path, factory: str | None) -> Source:
     Raises:
         ModelFileError: there is no such file.
         ModelImportError: running it fails.
+        TpuExportError: it called this package, which refused, such as lowers() a second rule.
         FactoryError: what it defines cannot be used.
     """
     path = path.resolve()
@@ -97,6 +98,9 @@ def load_module(path: Path) -> ModuleType:
     except BaseException as error:
         del sys.modules[name]
         if not isinstance(error, Exception | SystemExit):
+            raise
+        if isinstance(error, TpuExportError):
+            error.message += f", at {where(error) or path.name}"
             raise
         raise _import_error(path, error) from error
     return module

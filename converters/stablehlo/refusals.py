@@ -25,7 +25,7 @@ class RuleFailedError(TpuExportError):
 
 
 def refusal(
-    node: Node, values: Any, error: Exception, model_file: Path | None
+    node: Node, values: Any, error: BaseException, model_file: Path | None
 ) -> TpuExportError:
     """Return the error to raise for one that came up while lowering a node.
 
@@ -39,7 +39,7 @@ def refusal(
     own = None
     if isinstance(error, OwnRuleRaisedError):
         own = error.own
-        assert isinstance(error.__cause__, Exception)
+        assert error.__cause__ is not None
         error = error.__cause__
     if isinstance(error, TpuExportError):
         if not hasattr(error, "place"):
@@ -68,7 +68,7 @@ def refusal(
     )
 
 
-def _raised_at(error: Exception, own: Own) -> str:
+def _raised_at(error: BaseException, own: Own) -> str:
     """Return " in line 12" of the user's file, the innermost one."""
     lines = [
         frame.lineno
@@ -97,5 +97,5 @@ def _name(node: Node) -> str:
     return {"_local_scalar_dense": "item()", "item": "item()"}.get(name, name)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else repr(error)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
+from torch._library.custom_ops import OPDEFS
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 Target: TypeAlias = Literal["xla", "litert"]
@@ -24,12 +25,21 @@ _RULES: dict[tuple[Op, Target | None], Rule] = {}
 _BY_NAME: dict[tuple[str, Target | None], Rule] = {}
 
 
-class Place(NamedTuple):
-    """Where a rule of the user applies; None is everywhere."""
+@dataclass(frozen=True)
+class Place:
+    """Where a rule of the user applies; None is everywhere.
 
-    op: Op
+    Places are equal by the op's definition: torch makes a new overload object of the same op when
+    the library of an earlier definition is collected as garbage, at any time.
+    """
+
+    op: Op = field(compare=False)
     target: Target | None = None
     platform: Platform | None = None
+    definition: object = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "definition", OPDEFS.get(self.op.name(), self.op))
 
 
 @dataclass(frozen=True)
@@ -118,10 +128,11 @@ def find_own(op: Op, target: Target) -> Own | None:
 
 def find_variants(op: Op, target: Target) -> dict[Platform, Own]:
     """Return the user's rules for `op` that hold on one platform only."""
+    wanted = Place(op).definition
     return {
         place.platform: own
         for place, own in OWN.items()
-        if place.op is op and place.platform is not None and target == "xla"
+        if place.definition is wanted and place.platform is not None and target == "xla"
     }
 
 

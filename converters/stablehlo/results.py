@@ -55,7 +55,7 @@ def guarded(node: Node, own: Own) -> Callable[..., Any]:
                 result = own.rule(*args, **kwargs)
         except TpuExportError:
             raise
-        except Exception as error:  # whatever the user's code does
+        except (Exception, SystemExit) as error:  # whatever the user's code does
             raise OwnRuleRaisedError(own) from error
         _check_structure(node, own, result)
         check(node, result, own)
@@ -124,7 +124,8 @@ def _same_shape(got: Any, want: torch.Tensor) -> bool:
 def _said(value: Any) -> str:
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is not None and shape is not None:
-        return f"{dtype}{list(shape)}"
+        sizes = ", ".join(map(str, shape))
+        return f"{str(dtype).removeprefix('torch.')}[{sizes}]"
     return "None" if value is None else f"a {type(value).__name__}"
 
 

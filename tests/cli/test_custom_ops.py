@@ -53,6 +53,42 @@ def test_a_model_without_the_rule_says_what_to_write(tpx: Run, pasted: Path) -> 
     assert "@tpu_export.lowers(torch.ops…) in your model file" in err
 
 
+REGISTRATIONS = {
+    "a second rule": (
+        "torch.ops.my.row_softmax.default",
+        "has a rule already: row_softm",
+    ),
+    "a packet": ("torch.ops.my.row_softmax", "is a packet of them, at model.py:{line}"),
+    "a name": ("'my::row_softmax'", "not 'my::row_softmax', at model.py:{line}"),
+    "nothing": ("", "names no op, at model.py:{line}"),
+    "a platform": ("row_softmax, platform='gpu'", "is no platform, at model.py:{line}"),
+}
+
+
+@pytest.mark.parametrize("name", REGISTRATIONS)
+def test_a_rule_that_cannot_be_registered(tpx: Run, pasted: Path, name: str) -> None:
+    what, words = REGISTRATIONS[name]
+    text = pasted.read_text()
+    pasted.write_text(
+        f"{text}\n@tpu_export.lowers({what})\ndef rule(x):\n    return x\n"
+    )
+    line = len(text.splitlines()) + 2
+    status, _, err = tpx("ops", pasted)
+    assert status == 1
+    assert err.startswith("error[TPX-0207]: ")
+    assert words.format(line=line) in err
+    assert f"model.py:{line}" in err
+
+
+def test_a_rule_that_exits_is_one_that_raises(tpx: Run, pasted: Path) -> None:
+    whole = "return jax.nn.softmax(x, axis=-1)"
+    pasted.write_text(pasted.read_text().replace(whole, "raise SystemExit(3)"))
+    status, out, _ = tpx(pasted, "-t", "none", "-o", pasted.parent / "m", "--json")
+    assert (status, json.loads(out)["error"]["code"]) == (1, "TPX-0204")
+    status, out, _ = tpx("debug", pasted, "--json")
+    assert (status, json.loads(out)["counts"]) == (1, {"ok": 1, "failed": 1})
+
+
 def test_loading_a_model_file_again_is_no_second_rule(tpx: Run, pasted: Path) -> None:
     for _ in range(2):
         assert tpx("ops", pasted)[0] == 0

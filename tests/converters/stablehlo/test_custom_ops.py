@@ -15,7 +15,12 @@ from tpu_export.converters.stablehlo.coverage import UnsupportedOpsError
 from tpu_export.converters.stablehlo.custom import RegistrationError, forget
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.refusals import RuleFailedError
-from tpu_export.converters.stablehlo.registry import OWN, find_rule
+from tpu_export.converters.stablehlo.registry import (
+    OWN,
+    find_own,
+    find_rule,
+    find_variants,
+)
 from tpu_export.converters.stablehlo.results import LoweringBugError
 from tpu_export.exporter.capture import capture
 
@@ -145,7 +150,7 @@ def lowered(function: Callable[..., Any], *args: torch.Tensor, **options: Any) -
 
 
 FAULTS: dict[str, tuple[Callable[..., Any], str]] = {
-    "shape": (lambda x, scale: x[0], r"gave float32\[3\] where torch has torch.float32\[2, 3\]"),
+    "shape": (lambda x, scale: x[0], r"gave float32\[3\] where torch has float32\[2, 3\]"),
     "dtype": (lambda x, scale: x > 0, r"gave bool\[2, 3\] where"),
     "a number": (lambda x, scale: 1.0, "gave a float where"),
     "nothing": (lambda x, scale: None, "gave None where"),
@@ -165,6 +170,20 @@ def test_a_rule_that_gives_another_thing_is_named(name: str, platform: Any) -> N
     assert "your rule for tpx_custom.cube.default (<lambda> at test_cu" in str(caught)
     assert ", at the root (test_custom_ops.py:" in caught.value.message
     assert caught.value.hint.startswith("correct <lambda> at test_custom_ops.py:")
+
+
+def test_a_rule_is_of_the_op_not_of_torchs_object(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tpu_export.lowers(CUBE)(lambda x, scale: x)
+    tpu_export.lowers(CUBE, platform="tpu")(lambda x, scale: x)
+    monkeypatch.delattr(
+        torch.ops.tpx_custom, "cube"
+    )  # as torch does when an old Library is freed
+    again = torch.ops.tpx_custom.cube.default
+    assert again is not CUBE
+    assert find_own(again, "xla") is not None
+    assert list(find_variants(again, "xla")) == ["tpu"]
 
 
 @torch.library.custom_op("tpx_custom::halves", mutates_args=())
