@@ -23,7 +23,7 @@ Draw = Callable[[Array, tuple[Dim, ...], Any], Array]
 def _uniform(key: Array, shape: tuple[Dim, ...], dtype: Any) -> Array:
     if not jnp.issubdtype(dtype, jnp.complexfloating):
         return jax.random.uniform(key, shape, dtype)
-    part = jnp.finfo(dtype).dtype
+    part = np.finfo(dtype).dtype
     return lax.complex(
         *(jax.random.uniform(k, shape, part) for k in jax.random.split(key))
     )

@@ -16,6 +16,7 @@ from jax import Array, lax
 from tpu_export.converters.stablehlo.ops.resize_weights import Scaling, axis_matrix
 
 _MOST_BITS = 22
+_EXACT_TAPS = 2**24 // 255**2  # products of bytes whose sum float32 holds
 
 
 def fixed_point(
@@ -46,8 +47,22 @@ def _rounded(matrix: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def _resized(x: Array, dim: int, weights: Any, bits: Any) -> Array:
+    half = 1 << (bits - 1)
+    value = jnp.right_shift(_product(x, dim, weights) + half, bits)
+    return jnp.moveaxis(jnp.clip(value, 0, 255).astype(np.uint8), -1, dim)
+
+
+def _product(x: Array, dim: int, weights: Any) -> Array:
+    """Sum x, weighted, along dim, which becomes the last, as int32.
+
+    Units for matrices multiply floats: a byte of the weights at a time is exact there.
+    """
     dims = (((dim,), (1,)), ((), ()))
-    total = lax.dot_general(x.astype(np.int32), jnp.asarray(weights), dims)
-    half = jnp.left_shift(np.int32(1), bits - 1)
-    value = jnp.clip(jnp.right_shift(total + half, bits), 0, 255)
-    return jnp.moveaxis(value.astype(np.uint8), -1, dim)
+    known = isinstance(weights, np.ndarray)
+    if not known or np.count_nonzero(weights, axis=1).max() > _EXACT_TAPS:
+        return lax.dot_general(x.astype(np.int32), jnp.asarray(weights), dims)
+    high, low = (
+        lax.dot_general(x.astype(np.float32), byte.astype(np.float32), dims)
+        for byte in (weights >> 8, weights & 255)
+    )
+    return high.astype(np.int32) * 256 + low.astype(np.int32)

@@ -92,6 +92,11 @@ def test_uint8_of_many_channels_is_rounded_alike(compare):
     compare(aten.upsample_bicubic2d.vec, x, [20, 5], False, None)
 
 
+def test_uint8_from_very_many_pixels(compare):
+    x = torch.randint(250, 256, (1, 1, 3, 1200), dtype=torch.uint8)
+    compare(aten._upsample_bilinear2d_aa.vec, x, [3, 2], False, None)
+
+
 def test_a_window_beyond_the_image_gives_zeros(compare):
     x = torch.rand(1, 1, 4, 4)
     compare(aten._upsample_bilinear2d_aa.default, x, [6, 6], False, 0.3, 0.3, tol=TOL)
