@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from jax.errors import InconclusiveDimensionOperation
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
@@ -163,6 +164,7 @@ class Interpreter:
             TypeError,
             ValueError,
             NotImplementedError,
+            InconclusiveDimensionOperation,
         ) as error:
             if self.inner:
                 raise
