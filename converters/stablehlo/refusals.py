@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from pathlib import Path
 from typing import Any
 
 import jax
 import torch
+from jax.errors import InconclusiveDimensionOperation
 from torch.fx import Node
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
@@ -55,6 +57,12 @@ def refusal(
             hint="pass the size as a dynamic dimension of an input, or compute with the "
             "largest size and mask",
         )
+    if own is None and isinstance(error, InconclusiveDimensionOperation):
+        return UnsupportedOptionError(
+            f"{op} needs to know whether {_comparison(error)}, which the ranges of the "
+            f"dynamic dimensions leave open, at {spoken(place, str(op))}",
+            hint="give the Dims a range (min=, max=) that decides it, or leave the axis static",
+        )
     if own is not None:
         return RuleFailedError(
             f"your rule for {op} ({own}) raised{_raised_at(error, own)} "
@@ -66,6 +74,13 @@ def refusal(
         hint="this is a fault of tpu-export: please report it with the model; "
         "a rule of your own (tpu_export.lowers) can stand in",
     )
+
+
+def _comparison(error: Exception) -> str:
+    """Return "n > 7" of JAX's "Symbolic dimension comparison 'n' > '7' is inconclusive."."""
+    said = _first_line(error)
+    found = re.search(r"comparison (.+) is inconclusive", said)
+    return found[1].replace("'", "") if found else said
 
 
 def _raised_at(error: BaseException, own: Own) -> str:

@@ -23,6 +23,7 @@ PYTHON_OPS: dict[object, Callable[..., Any]] = {
     torch.sym_max: lambda a, b: jax.core.max_dim(a, b),
     torch.sym_min: lambda a, b: jax.core.min_dim(a, b),
     **OPERATORS,
+    operator.floordiv: lambda a, b: _quotient(a, b),
     torch.sym_float: real,
     torch.sym_int: whole,
     torch.sym_not: operator.not_,
@@ -31,6 +32,25 @@ PYTHON_OPS: dict[object, Callable[..., Any]] = {
     math.ceil: whole_up,
     torch.sym_ite: lambda c, a, b: a if c else b,
 }
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """Return a // b of sizes.
+
+    JAX does not see that (q*b + b - 1) // b is q, which is how torch counts steps of b.
+    """
+    if export.is_symbolic_dim(b) and _is_positive(b):
+        steps = a - b + 1
+        if export.is_symbolic_dim(steps) and steps % b == 0:
+            return steps // b
+    return a // b
+
+
+def _is_positive(size: Any) -> bool:
+    try:
+        return bool(size >= 1)
+    except jax.errors.InconclusiveDimensionOperation:
+        return False
 
 
 def input_shapes(

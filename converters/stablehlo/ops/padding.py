@@ -26,12 +26,18 @@ def _cropped(x: Array, dim: int, low: int, high: int) -> Array:
     return lax.slice_in_dim(x, start, stop, axis=dim)
 
 
+def _is_static(*sizes: object) -> bool:
+    return all(isinstance(size, int) for size in sizes)
+
+
 @lowers(aten.constant_pad_nd.default)
 def constant_pad_nd(x: Array, pad: Sequence[int], value: Number = 0) -> Array:
     config = [(0, 0, 0)] * x.ndim
     for back, (low, high) in enumerate(_pairs(pad), start=1):
-        x = _cropped(x, x.ndim - back, low, high)
-        config[-back] = (max(low, 0), max(high, 0), 0)
+        if _is_static(low, high):  # LiteRT has no negative pad
+            x = _cropped(x, x.ndim - back, low, high)
+            low, high = max(low, 0), max(high, 0)
+        config[-back] = (low, high, 0)
     return lax.pad(x, cast(value, x.dtype), config)
 
 

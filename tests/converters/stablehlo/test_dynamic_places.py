@@ -38,6 +38,12 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "moved: pad to a size": (
         lambda x: F.pad(x, (0, 64 - x.shape[1])), {1: T}, (2, 6), (2, 64), (2, 1)
     ),
+    "moved: pad or crop to a size": (
+        lambda x: F.pad(x, (1, 8 - x.shape[1])), {1: T}, (2, 6), (2, 64), (2, 8), (2, 9)
+    ),
+    "moved: crop, and pad or crop": (
+        lambda x: F.pad(x, (-1, 8 - x.shape[1]), value=2.0), {1: T}, (2, 6), (2, 64), (2, 9)
+    ),
     "moved: pad to a multiple": (
         lambda x: (
             F.pad(x, (0, -x.shape[1] % 4)).exp(),
@@ -153,6 +159,13 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "indexed: embedding": (
         lambda x: F.embedding(x.argsort(1) % 9, torch.arange(27.0).view(9, 3)), TWO,
         *TWO_CALLS,
+    ),
+    "indexed: embedding bags beside rows": (
+        lambda x: (
+            F.embedding_bag(x.argsort(1) % 9, torch.arange(27.0).view(9, 3)) @ x[:, :3].T
+            + torch.arange(x.shape[0])
+        ),
+        {0: Dim("rows", min=2, max=64), 1: L}, (4, 9), (2, 8), (5, 12),
     ),
     "indexed: embedding bag": (
         lambda x: F.embedding_bag(x.argsort(1) % 9, torch.arange(27.0).view(9, 3)), TWO,

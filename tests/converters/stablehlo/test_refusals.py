@@ -125,6 +125,31 @@ def broken(x: torch.Tensor) -> torch.Tensor:
 broken.register_fake(torch.empty_like)
 
 
+@torch.library.custom_op("tpx_test::curious", mutates_args=())
+def curious(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+curious.register_fake(torch.empty_like)
+
+
+def test_a_size_that_the_ranges_leave_open() -> None:
+    op = torch.ops.tpx_test.curious.default
+    if find_rule(op, "xla") is None:
+        lowers(op)(lambda x: x if x.shape[0] > 7 else x + 0)
+    wide, narrow = torch.export.Dim("n", max=9), torch.export.Dim("n", max=7)
+    module = Fn(lambda x, n: curious(x))
+    words = (
+        "whether n > 7, which the ranges of the dynamic dimensions leave open, at the"
+    )
+    with pytest.raises(UnsupportedOptionError, match=words) as caught:
+        capture(module, (X, N), dynamic_shapes={"args": ({0: wide}, None)}).lower()
+    assert "aten" not in caught.value.message
+    assert "tpx_test.curious.default" in caught.value.message
+    assert "range" in caught.value.hint
+    capture(module, (X, N), dynamic_shapes={"args": ({0: narrow}, None)}).lower()
+
+
 def test_a_rule_that_raises_is_a_fault_of_ours() -> None:
     op = torch.ops.tpx_test.broken.default
     if find_rule(op, "xla") is None:
