@@ -99,7 +99,7 @@ def write_reproducer(
     given = (_loaded(name, tensor) for name, tensor in names.items())
     script = _SCRIPT.format(
         title=f"{scope(node, captured.model_file)}: {checked.note or 'differs'}",
-        imports=_imports(captured),
+        imports=_imports(captured, node),
         model=model,
         inputs=indent("".join(given), " " * 8),
         options=", ".join(f"{k}={v!r}" for k, v in options.items()),
@@ -145,10 +145,13 @@ def _loaded(name: str, tensor: torch.Tensor) -> str:
     return f'tensor(data["{name}"], {tensor.dtype}, {tuple(stride)}),\n'
 
 
-def _imports(captured: Captured) -> str:
-    """Return what defines the user's own ops and rules, if there are any."""
-    own = any(rule.file == str(captured.model_file) for rule in OWN.values())
-    if captured.model_file is None or not own:
+def _imports(captured: Captured, node: Node) -> str:
+    """Return what defines the user's own ops and rules, if there are any.
+
+    The model file defines them, or what it imports does.
+    """
+    foreign = getattr(node.target, "namespace", "aten") not in ("aten", "higher_order")
+    if captured.model_file is None or not (OWN or foreign):
         return ""
     return _OWN.format(path=str(captured.model_file))
 
