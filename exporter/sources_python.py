@@ -78,7 +78,10 @@ def python_source(text: str, path: Path, factory: str | None) -> Source:
 
 
 def load_module(path: Path) -> ModuleType:
-    """Run a Python file as a module under a private name, so that pickling works."""
+    """Run a Python file as a module under a private name, so that pickling works.
+
+    It may import its siblings.
+    """
     if not path.is_file():
         near = ", ".join(sorted(p.name for p in path.parent.glob("*.py"))[:5])
         hint = (
@@ -94,7 +97,8 @@ def load_module(path: Path) -> ModuleType:
     sys.modules[name] = module
     forget(name)
     try:
-        spec.loader.exec_module(module)
+        with _importable(path.resolve().parent):
+            spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
         if not isinstance(error, Exception | SystemExit):

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,53 @@ def test_a_model_that_differs(tpx: Run, model: Path, tmp_path: Path) -> None:
     found = json.loads(out)
     assert (status, found["counts"]) == (1, {"differs": 1, "ok": 1})
     assert found["rows"][0]["op"] == "aten.linear.default"
+
+
+OP = """
+import torch
+
+@torch.library.custom_op("tpx_cli_debug::half", mutates_args=())
+def half(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+half.register_fake(torch.empty_like)
+"""
+RULE = """
+import tpu_export
+
+from ops import half
+
+@tpu_export.lowers(half)
+def rule(x):
+    return x / 3
+"""
+IMPORTS = """
+import torch
+
+import {module}
+
+def get_model():
+    return lambda x: torch.ops.tpx_cli_debug.half(x)
+
+def get_inputs():
+    return (torch.ones(2),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "verdict"), [("rules", "differs"), ("ops", "failed")]
+)
+def test_ops_and_rules_in_a_file_that_the_model_file_imports(
+    tpx: Run, process: Any, tmp_path: Path, module: str, verdict: str
+) -> None:
+    for name, text in (("ops", OP), ("rules", RULE)):
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "model.py").write_text(IMPORTS.format(module=module))
+    argv = ("debug", tmp_path / "model.py", "--save", tmp_path / "saved", "--json")
+    done = process(*argv)
+    assert (done.returncode, json.loads(done.stdout)["counts"]) == (1, {verdict: 1})
+    done = process("debug", *(tmp_path / "saved").glob("*/repro.py"), "--json")
+    assert (done.returncode, json.loads(done.stdout)["counts"]) == (1, {verdict: 1})
 
 
 def test_a_folder_that_cannot_be_made(tpx: Run, model: Path) -> None:
