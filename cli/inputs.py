@@ -34,7 +34,7 @@ def read_inputs(source: str, signature: Signature) -> dict[str, Any]:
             arrays = _load(source, only)
             return {n: _named(v, dtypes.get(n)) for n, v in arrays.items()}
         text = sys.stdin.read() if source == "-" else Path(source).read_text()
-        return {n: _exact(v, dtypes.get(n)) for n, v in _object(text).items()}
+        return {n: _exact(n, v, dtypes.get(n)) for n, v in _object(text).items()}
     except RecursionError as error:
         raise _unreadable(source, "it is nested too deep") from error
     except _UNREADABLE as error:
@@ -113,7 +113,7 @@ def _named(array: Any, dtype: Any) -> Any:
     return array
 
 
-def _exact(value: Any, dtype: Any) -> Any:
+def _exact(name: str, value: Any, dtype: Any) -> Any:
     """Make an array of JSON's numbers; a fraction is never cut to an integer.
 
     Raises:
@@ -128,12 +128,12 @@ def _exact(value: Any, dtype: Any) -> Any:
     plain = np.array(value)
     kinds = {"b": "b", "i": "iu", "u": "iu"}.get(getattr(dtype, "kind", ""), "biuf")
     if dtype is not None and plain.size and plain.dtype.kind not in kinds:
-        message = f"{plain.dtype} values where {dtype} is expected"
+        message = f"{name} has {plain.dtype} values where {dtype} is expected"
         raise ValueError(message)
     with np.errstate(over="ignore"):  # said below, with the number
         array = np.array(value, dtype)
     lost = plain[np.isfinite(plain) & np.isinf(array)] if floats else plain[:0]
     if lost.size:
-        message = f"{lost.flat[0]} is outside the range of {dtype}"
+        message = f"{name}: {lost.flat[0]} is outside the range of {dtype}"
         raise ValueError(message)
     return array

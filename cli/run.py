@@ -124,15 +124,19 @@ def _json(outputs: dict[str, Any]) -> str:
 
 
 def check_target(target: str) -> None:
-    """Refuse a file of another kind before the model runs.
+    """Refuse a file that cannot be written before the model runs.
 
     Raises:
-        UsageError: it is no .npz, .json or -.
+        UsageError: it is no .npz, .json or -, or there is no such folder.
     """
     if target != "-" and Path(target).suffix not in (".npz", ".json"):
         raise UsageError(
             f"cannot write outputs to {target}: its ending is not .npz or .json",
             hint="choose --output FILE.npz, FILE.json or -",
+        )
+    if not Path(target).parent.is_dir():
+        raise UsageError(
+            f"cannot write {target}: no such folder", hint="choose another --output"
         )
 
 

@@ -265,7 +265,7 @@ INPUTS = {
     "wrong name": ({"z": [[1, 1, 1, 1]] * 2}, 2, "unknown inputs z"),
     "missing name": ({}, 2, "missing inputs x"),
     "wrong shape": ({"x": [[1, 1]]}, 2, "axis"),
-    "digits as text": ({"x": [["1", 1, 1, 1]] * 2}, 2, "cannot read inputs"),
+    "digits as text": ({"x": [["1", 1, 1, 1]] * 2}, 2, ": x has <U21 values"),
     "not JSON": ("{", 2, "cannot read inputs"),
     "ragged": ({"x": [[1, 2, 3, 4], [1]]}, 2, "cannot read inputs"),
     "text": ({"x": "four"}, 2, "cannot read inputs"),
@@ -305,6 +305,13 @@ def test_files_of_another_kind(
     assert status == 2
     assert words in err
     assert "pickle" not in err
+
+
+def test_outputs_without_a_folder(tpx: Run, artifact: Path, tmp_path: Path) -> None:
+    argv = ["run", artifact, "-i", "nowhere.npz", "-o", tmp_path / "no" / "z.npz"]
+    status, _, err = tpx(*argv)  # before the inputs are read
+    assert status == 2
+    assert "z.npz: no such folder" in err
 
 
 def test_outputs_of_another_kind(tpx: Run, artifact: Path, tmp_path: Path) -> None:
