@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tpu_export.cli import integers
 from tpu_export.cli.output import print_json, print_table, size_text
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ def command(artifact: str, as_json: bool) -> None:
     click.echo(
         f"\nweights: {found['weights']} tensors, {size_text(found['weight_bytes'])}"
     )
+    for name, tensors in found["integers"].items():
+        click.echo(f"\n{integers.summary(name, tensors)}")
+        print_table(integers.lines(tensors))
     if found["executables"]:
         click.echo("executables:")
         print_table(_executable_lines(found["executables"]))
@@ -82,7 +86,11 @@ def summary(artifact: Artifact) -> dict[str, Any]:
         ],
         "entries": {name: entry.size for name, entry in manifest.entries.items()},
         "manifest": encode(manifest),
-        "report": reports(artifact),
+        "report": reports(artifact, "report/"),
+        "integers": {
+            name.removeprefix("integers/").removesuffix(".json"): tensors
+            for name, tensors in reports(artifact, "integers/").items()
+        },
     }
 
 
@@ -100,14 +108,15 @@ def describe(signature: Any) -> str:
         for d in signature.dims
     ]
     lines += [f"  only where {constraint}" for constraint in signature.constraints]
+    lines += [f"  {r.name}: {r.low} … {r.high} ({r.because})" for r in signature.ranges]
     return "\n".join(lines)
 
 
-def reports(artifact: Artifact) -> dict[str, Any]:
-    """Return the cost reports by entry name, as written at export."""
+def reports(artifact: Artifact, folder: str) -> dict[str, Any]:
+    """Return the reports of a folder by entry name, as written at export."""
     import json
 
-    names = [name for name in artifact.names if name.startswith("report/")]
+    names = [name for name in artifact.names if name.startswith(folder)]
     return {name: json.loads(bytes(artifact.entry(name))) for name in names}
 
 

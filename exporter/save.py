@@ -19,13 +19,14 @@ from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.converters.tpu.compile import CompiledTarget
 from tpu_export.runtime.artifact import ArtifactWriter
+from tpu_export.runtime.codec import encode
 from tpu_export.runtime.manifest import (
-    CONSTRAINTS,
     FORMAT_VERSION,
     Executable,
     Manifest,
     Program,
     WeightRef,
+    features_of,
 )
 from tpu_export.runtime.signature import FunctionSpec, LoweredFunction
 
@@ -61,7 +62,7 @@ def save(
         writer.add_tensors(WEIGHTS, {k: _provider(t) for k, t in own.items()})
         manifest = Manifest(
             version=FORMAT_VERSION,
-            features=_features(programs),
+            features=features_of(p.signature for p in programs.values()),
             producers=_producers(),
             programs={n: _program(writer, p) for n, p in programs.items()},
             weights={n: _reference(tensors[n], key) for n, key in keys.items()},
@@ -81,14 +82,12 @@ def save(
         yield writer
 
 
-def _features(programs: Mapping[str, LoweredProgram]) -> tuple[str, ...]:
-    constrained = any(p.signature.constraints for p in programs.values())
-    return (CONSTRAINTS,) if constrained else ()
-
-
 def _program(writer: ArtifactWriter, program: LoweredProgram) -> Program:
     name = program.signature.name
     prepare = program.prepare
+    if program.integers:
+        integers = json.dumps(encode(program.integers), sort_keys=True).encode()
+        writer.add_bytes(f"integers/{name}.json", integers)
     return Program(
         signature=program.signature,
         main=program.main.spec,

@@ -26,11 +26,10 @@ from tpu_export.runtime.archive import (
 from tpu_export.runtime.codec import FieldError, decode, encode
 from tpu_export.runtime.conformance import check_manifest
 from tpu_export.runtime.errors import TpuExportError
-from tpu_export.runtime.manifest import CONSTRAINTS, FORMAT_VERSION, Entry, Manifest
+from tpu_export.runtime.manifest import FEATURES, FORMAT_VERSION, Entry, Manifest
 from tpu_export.runtime.tensors import Array, Source, read, stream, strict_json
 
 MANIFEST = "manifest.json"
-FEATURES = frozenset({CONSTRAINTS})
 MAX_MANIFEST = 256 * 2**20
 
 
@@ -264,7 +263,9 @@ def _check_version(raw: Mapping[str, object]) -> None:
     version, features = raw.get("version"), raw.get("features")
     newer = isinstance(version, int) and version > FORMAT_VERSION
     unknown = (
-        sorted(set(map(str, features)) - FEATURES) if isinstance(features, list) else []
+        sorted(set(map(str, features)) - {*FEATURES})
+        if isinstance(features, list)
+        else []
     )
     if newer or unknown:
         what = (

@@ -1,4 +1,4 @@
-"""What a manifest says must agree with itself: rules 3.5 to 3.10 of docs/tpuexe.md."""
+"""What a manifest says must agree with itself: rules 3.5 to 3.11 of docs/tpuexe.md."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from tpu_export.runtime.archive import ArtifactCorruptedError
 from tpu_export.runtime.expressions import FUNCTIONS, constraint_names, names_in
 from tpu_export.runtime.manifest import (
-    CONSTRAINTS,
     Executable,
     Manifest,
     Program,
     WeightRef,
+    features_of,
 )
 from tpu_export.runtime.signature import (
     Dim,
@@ -29,6 +29,8 @@ MAX_SIZE = 2**63 - 1
 _SIGNATURE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+\-]{0,127}\Z")
 _TENSOR = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,1024}\Z")
 _DIM = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
+# The dtypes of inputs that have ranges, and their least and greatest values.
+_INDICES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -84,15 +86,27 @@ def check_signature(signature: Signature, weights: dict[str, WeightRef]) -> None
     written = signature.mutated_inputs
     good = distinct(written) and set(written) <= inputs
     require(good, "3.5", f"{where}: writes to an unknown input, or twice")
+    _check_ranges(signature, where)
     for slot in signature.state:
         same = _is_weight(slot, weights)
         require(same, "3.6", f"{where}: state {slot.name!r} has no initial value")
 
 
+def _check_ranges(signature: Signature, where: str) -> None:
+    dtypes = {spec.name: spec.dtype for spec in signature.inputs}
+    names = [r.name for r in signature.ranges]
+    require(distinct(names), "3.11", f"{where}: two ranges of an input")
+    for r in signature.ranges:
+        info = _INDICES.get(dtypes.get(r.name, ""))
+        good = info is not None and info[0] <= r.low <= r.high <= info[1]
+        good = good and bool(_TENSOR.match(r.because))
+        require(good, "3.11", f"{where}: bad range of {r.name!r}")
+
+
 def _check_features(manifest: Manifest) -> None:
     signatures = [program.signature for program in manifest.programs.values()]
-    used = (CONSTRAINTS,) if any(s.constraints for s in signatures) else ()
-    require(manifest.features == used, "3.10", f"features are {manifest.features}")
+    good = manifest.features == features_of(signatures)
+    require(good, "3.10", f"features are {manifest.features}")
     for signature in signatures:
         names = [dim.name for dim in signature.dims] + [*numbers(signature)]
         for constraint in signature.constraints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from tpu_export.runtime.conformance import numbers
 from tpu_export.runtime.dims import solve_dims
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.expressions import constraint_names, holds
-from tpu_export.runtime.signature import Parameter, Signature, TensorSpec
+from tpu_export.runtime.signature import InputRange, Parameter, Signature, TensorSpec
 from tpu_export.runtime.tensors import Array, numpy_dtype
 from tpu_export.runtime.trees import StructureError, flatten
 
@@ -25,6 +25,12 @@ class InputError(TpuExportError):
     """The arguments do not fit the signature: name, structure, shape or dtype."""
 
     code = "TPX-0505"
+
+
+class IndexRangeError(InputError):
+    """An input holds an index that the model refuses: no such row of a table."""
+
+    code = "TPX-0510"
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ def bind_call(
 
     Raises:
         InputError: says all that is wrong, and what the signature wants.
+        IndexRangeError: all fits but the values of indices.
     """
     problems: list[str] = []
     given: dict[int, Any] = {}
@@ -75,6 +82,12 @@ def bind_call(
             f"{signature.name}: {'; '.join(problems)}",
             hint=f"the signature is {describe(signature)}",
         )
+    outside = [text for r in signature.ranges for text in _outside(r, arrays[r.name])]
+    if outside:
+        raise IndexRangeError(
+            f"{signature.name}: {'; '.join(outside)}",
+            hint="torch raises IndexError here: look at what makes these indices",
+        )
     names = [spec.name for spec in signature.inputs]
     order = tuple(given[i] for i in range(len(names)))
     return BoundCall(tuple(arrays[name] for name in names), dims, order)
@@ -94,6 +107,19 @@ def _unmet(
             given = ", ".join(f"{name} = {known[name]}" for name in names)
             problems.append(f"the model was captured for {constraint}, given {given}")
     return problems
+
+
+def _outside(wanted: InputRange, array: Array) -> Iterator[str]:
+    """Yield what is wrong with the values of an input that is used as an index."""
+    if not array.size:
+        return
+    low, high = int(array.min()), int(array.max())
+    if low < wanted.low or high > wanted.high:
+        value = high if high > wanted.high else low
+        yield (
+            f"{wanted.name} holds {value}; {wanted.because}: "
+            f"{wanted.low} … {wanted.high}"
+        )
 
 
 def describe(signature: Signature) -> str:

@@ -14,7 +14,18 @@ from tpu_export.runtime.signature import FunctionSpec, Signature
 # 1  2026-12: first version.
 FORMAT_VERSION = 1
 # Features: what a reader must know beyond the version, where a file uses it.
-CONSTRAINTS = "constraints"
+CONSTRAINTS, RANGES = "constraints", "ranges"
+FEATURES = (CONSTRAINTS, RANGES)
+
+
+def features_of(signatures: Iterable[Signature]) -> tuple[str, ...]:
+    """Return the features that signatures use, in the order of FEATURES."""
+    found = [*signatures]
+    used = {
+        CONSTRAINTS: any(s.constraints for s in found),
+        RANGES: any(s.ranges for s in found),
+    }
+    return tuple(name for name in FEATURES if used[name])
 
 
 @dataclass(frozen=True)

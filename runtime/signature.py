@@ -59,6 +59,21 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class InputRange:
+    """What an input's values must be, as the model refuses others: low <= value <= high.
+
+    Attributes:
+        name: of the input, whose values are whole numbers.
+        because: what says so: "embed.weight has 30522 rows".
+    """
+
+    name: str
+    low: int
+    high: int
+    because: str
+
+
+@dataclass(frozen=True)
 class Signature:
     """One named entry point of a program.
 
@@ -73,6 +88,7 @@ class Signature:
         dims: the dynamic dimensions that shapes mention.
         constraints: what a call must satisfy besides their ranges, such as "q <= kv", in
             names of dims and of whole-number inputs.
+        ranges: of inputs that the model uses as indices, each input at most once.
     """
 
     name: str
@@ -84,6 +100,7 @@ class Signature:
     mutated_inputs: tuple[str, ...] = ()
     dims: tuple[Dim, ...] = ()
     constraints: tuple[str, ...] = field(default=(), metadata={"optional": True})
+    ranges: tuple[InputRange, ...] = field(default=(), metadata={"optional": True})
 
 
 SlotKind: TypeAlias = Literal["weight", "prepared", "state", "input", "output"]

@@ -14,9 +14,8 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from tpu_export.converters.stablehlo.inline import Atom, inlined, lookup
+from tpu_export.converters.stablehlo.inline import Atom, called, inlined, lookup
 
-_CALLS = frozenset({"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call"})
 # A value that differs from its operand in rank only is made anew for free at each call;
 # stored, it would have a padded layout of its own on TPU (5-8 % of the cycles of a Llama).
 _FREE = frozenset({"broadcast_in_dim", "reshape", "squeeze", "expand_dims"})
@@ -78,7 +77,7 @@ class _Flat:
 
 
 def _flatten(jaxpr: Jaxpr) -> _Flat:
-    equations, results = inlined(jaxpr, _called)
+    equations, results = inlined(jaxpr, called)
     return _Flat(_alive(equations, results), results)
 
 
@@ -91,17 +90,6 @@ def _alive(equations: list[JaxprEqn], results: Sequence[Atom]) -> list[JaxprEqn]
             kept.append(eqn)
             read.update(filter(_is_var, eqn.invars))
     return kept[::-1]
-
-
-def _called(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[Atom]] | None:
-    inner: Any = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
-    is_call = (
-        eqn.primitive.name in _CALLS
-        and isinstance(inner, ClosedJaxpr)
-        and not eqn.effects
-        and not inner.consts
-    )
-    return (inner.jaxpr, eqn.invars) if is_call else None
 
 
 def _is_var(v: Atom) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 Atom: TypeAlias = Any
 # The jaxpr that an equation calls and its operands; None where the equation stays.
 Body: TypeAlias = Callable[[JaxprEqn], tuple[Jaxpr, Sequence[Atom]] | None]
+_CALLS = frozenset({"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call"})
 
 
 def inlined(jaxpr: Jaxpr, body: Body) -> tuple[list[JaxprEqn], list[Atom]]:
@@ -43,6 +44,18 @@ def inlined(jaxpr: Jaxpr, body: Body) -> tuple[list[JaxprEqn], list[Atom]]:
     names: dict[Var, Atom] = {}
     inline(jaxpr.eqns, names, ())
     return equations, [lookup(v, names) for v in jaxpr.outvars]
+
+
+def called(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[Atom]] | None:
+    """Return what a plain call calls, and its operands."""
+    inner: Any = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
+    is_call = (
+        eqn.primitive.name in _CALLS
+        and isinstance(inner, ClosedJaxpr)
+        and not eqn.effects
+        and not inner.consts
+    )
+    return (inner.jaxpr, eqn.invars) if is_call else None
 
 
 def lookup(v: Atom, names: Mapping[Var, Atom]) -> Atom:

@@ -18,7 +18,9 @@ from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.bindings import Bindings, bind
 from tpu_export.converters.stablehlo.coverage import check_coverage
 from tpu_export.converters.stablehlo.hoist import Split, split
+from tpu_export.converters.stablehlo.index_ranges import index_ranges
 from tpu_export.converters.stablehlo.interpreter import Interpreter
+from tpu_export.converters.stablehlo.narrowing import Argument, Interval, narrow
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.platforms import resolved, special_platforms
 from tpu_export.converters.stablehlo.program import LoweredProgram
@@ -61,8 +63,10 @@ def lower(
     keep_off_missing_tpu()
     bound = bind(program, signature)
     check_coverage(bound.program.graph_module, target, model_file)
+    signature = replace(signature, ranges=index_ranges(bound.program, signature))
     traced = _trace(bound, signature, target, model_file)
-    parts = split(traced.jaxpr, len(bound.weights))
+    jaxpr, integers = narrow(traced.jaxpr, _arguments(traced), signature.dims)
+    parts = split(jaxpr, len(bound.weights))
     spec, prepare_spec = _specs(parts, traced)
     main = LoweredFunction(spec, _modules(parts.main, traced.target))
     prepare = None
@@ -75,6 +79,7 @@ def lower(
         main=main,
         prepare=prepare,
         weights=_weights(bound, spec, prepare_spec, traced.signature),
+        integers=integers,
     )
 
 
@@ -193,6 +198,15 @@ def _spelled_alike(
             for s, shape in zip(signature.outputs, outputs, strict=True)
         ),
     )
+
+
+def _arguments(traced: _Traced) -> list[Argument]:
+    """Return what is known of each argument of the whole signature."""
+    known = {r.name: Interval(r.low, r.high) for r in traced.signature.ranges}
+    return [
+        Argument(f"{s.kind} {s.name}", known.get(s.name) if s.kind == "input" else None)
+        for s in (*traced.weights, *traced.rest)
+    ]
 
 
 def _specs(parts: Split, traced: _Traced) -> tuple[FunctionSpec, FunctionSpec | None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from tpu_export.converters.stablehlo.narrowing import IntegerTensor
 from tpu_export.converters.stablehlo.registry import Target
 from tpu_export.runtime.signature import LoweredFunction, Signature
 
@@ -23,6 +24,7 @@ class LoweredProgram:
         weights: every raw weight that main or prepare takes, and the initial value of every state
             slot, by name. Tensors are the model's own, not copies; they may be non-contiguous.
             The slot of the seed (RNG) starts as uint32[2] zeros.
+        integers: what became of each int64 tensor: 32 bits, or 64 and why.
     """
 
     signature: Signature
@@ -30,3 +32,4 @@ class LoweredProgram:
     main: LoweredFunction
     prepare: LoweredFunction | None
     weights: Mapping[str, torch.Tensor] = field(repr=False)
+    integers: tuple[IntegerTensor, ...] = field(default=(), repr=False)

@@ -24,11 +24,13 @@ from tpu_export.runtime.manifest import (
     Manifest,
     Program,
     WeightRef,
+    features_of,
 )
 from tpu_export.runtime.signature import (
     RNG,
     Dim,
     FunctionSpec,
+    InputRange,
     Parameter,
     Signature,
     Slot,
@@ -176,9 +178,7 @@ def write(
         }
         manifest = Manifest(
             version=FORMAT_VERSION,
-            features=("constraints",)
-            if any(m.signature.constraints for m in models)
-            else (),
+            features=features_of(m.signature for m in models),
             producers={"tests": "1"},
             programs=programs,
             weights={**references, **(weights or {})},
@@ -302,6 +302,21 @@ def constrained() -> Model:
     )
 
 
+def ranged() -> Model:
+    """Rows of a table of 4 by x, which may count from its end, and y, which may not."""
+    table = np.arange(4, dtype=np.float32)
+    return Model(
+        signature(
+            {"x": ((3,), "int64"), "y": (("n",), "int32")},
+            {"a": ((3,), "float32"), "b": (("n",), "float32")},
+            dims=(Dim("n"),),
+            ranges=(InputRange("x", -4, 3, "table has 4 rows"),
+                    InputRange("y", 0, 3, "other has 4 rows")),
+        ),
+        lambda x, y: (jnp.asarray(table)[x], jnp.asarray(table)[y]),
+    )  # fmt: skip
+
+
 def mutating() -> Model:
     """Writes 2 * x back into x and returns the sum of what x was."""
     spec = ((3,), "float32")
@@ -391,6 +406,7 @@ def with_entry(model: Model, prefix: str, payload: bytes) -> Model:
 MODELS: dict[str, Callable[[], Model | tuple[Model, ...]]] = {
     "add": add, "linear": linear, "counter": counter, "dynamic": dynamic,
     "constrained": constrained,
+    "ranged": ranged,
     "mutating": mutating, "two": two, "random": random, "keep": keep, "scaled": scaled,
     "on tpu": on_tpu, "scaled on tpu": scaled_on_tpu,
     "garbage": lambda: with_entry(add(), "programs/", b"no StableHLO"),

@@ -44,6 +44,7 @@ SCHEMA = {
             "mutated_inputs": ["text"],
             "dims": [{"name": "text", "minimum": "int", "maximum": "int?"}],
             "constraints?": ["text"],
+            "ranges?": [{"name": "text", "low": "int", "high": "int", "because": "text"}],
         },
         "main": FUNCTION, "main_modules": ("text",),
         "prepare": "function?", "prepare_modules": ("text",),
@@ -80,7 +81,8 @@ def check(data: bytes) -> dict[str, Any]:
     manifest = parse(text, "3.1")
     version, features = manifest.get("version"), manifest.get("features")
     need(not (type(version) is int and version > 1), "version")
-    unknown = isinstance(features, list) and any(f != "constraints" for f in features)
+    known = ("constraints", "ranges")
+    unknown = isinstance(features, list) and any(f not in known for f in features)
     need(not unknown, "version")
     fits(SCHEMA, manifest)
     need(version >= 1, "3.3")
@@ -217,8 +219,8 @@ def check_manifest(m: dict[str, Any], tensors: dict[str, Any]) -> None:
         check_signature(program["signature"], weights)
         check_program(program, weights, state)
     signatures = [p["signature"] for p in programs.values()]
-    constrained = any("constraints" in s for s in signatures)
-    need(m["features"] == (["constraints"] if constrained else []), "3.10")
+    used = [f for f in ("constraints", "ranges") if any(f in s for s in signatures)]
+    need(m["features"] == used, "3.10")
     for executable in m["executables"]:
         need(executable["signature"] in programs, "3.8")
         check_executable(executable, programs[executable["signature"]])
@@ -289,6 +291,14 @@ def check_signature(s: dict[str, Any], weights: dict[str, Any]) -> None:
         need(match, "3.10")
         for side in match.groups():
             Expression(side, [*dims, *numbers], "3.10").check()
+    ranges = s.get("ranges", [])
+    need(once([r["name"] for r in ranges]), "3.11")
+    for r in ranges:
+        bits = {t["name"]: {"int32": 31, "int64": 63}.get(t["dtype"])
+                for t in s["inputs"]}.get(r["name"])  # fmt: skip
+        need(bits, "3.11")
+        need(-(2**bits) <= r["low"] <= r["high"] < 2**bits, "3.11")
+        need(is_name(r["because"]), "3.11")
     need(once(s["mutated_inputs"]), "3.5")
     need(set(s["mutated_inputs"]) <= {t["name"] for t in s["inputs"]}, "3.5")
 

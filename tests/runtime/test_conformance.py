@@ -126,6 +126,15 @@ BROKEN: tuple[tuple[str, str, Any, str], ...] = (
     ("constrained", "features", (), "3.10"),
     ("constrained", "features", ("constraints",) * 2, "3.10"),
     ("dynamic", "features", ("constraints",), "3.10"),
+    ("ranged", "features", ("constraints",), "3.10"),
+    ("ranged", "features", (), "3.10"),
+    ("ranged", f"{SIGNATURE}/ranges", lambda r: r * 2, "3.11"),
+    ("ranged", f"{SIGNATURE}/ranges/0/name", "z", "3.11"),
+    ("ranged", f"{SIGNATURE}/ranges/0/low", 4, "3.11"),
+    ("ranged", f"{SIGNATURE}/ranges/0/high", 2**63, "3.11"),
+    ("ranged", f"{SIGNATURE}/ranges/1/high", 2**31, "3.11"),
+    ("ranged", f"{SIGNATURE}/ranges/1/because", "", "3.11"),
+    ("ranged", f"{SIGNATURE}/ranges/1/because", "\n", "3.11"),
     *(
         ("linear", TREE, tree, "3.9")
         for tree in (
@@ -157,7 +166,7 @@ def test_broken(name: str, path: str, new: Any, rule: str, artifact: Make) -> No
 def sound(name: str, artifact: Make) -> Manifest:
     if name not in _SOUND:
         compiled = [{"batch": 2} if name == "dynamic" else {}]
-        if name == "constrained":
+        if name in ("constrained", "ranged"):
             compiled = []
         _SOUND[name] = Artifact(artifact(name, compiled=compiled)).manifest
     return _SOUND[name]
@@ -166,7 +175,9 @@ def sound(name: str, artifact: Make) -> Manifest:
 _SOUND: dict[str, Manifest] = {}
 
 
-@pytest.mark.parametrize("name", ["linear", "counter", "dynamic", "constrained"])
+@pytest.mark.parametrize(
+    "name", ["linear", "counter", "dynamic", "constrained", "ranged"]
+)
 def test_sound(name: str, artifact: Make) -> None:
     check_manifest(sound(name, artifact))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tpu_export.runtime.artifact import Artifact
-from tpu_export.runtime.inputs import InputError, bind_call, describe
+from tpu_export.runtime.inputs import IndexRangeError, InputError, bind_call, describe
 from tpu_export.runtime.signature import Dim, Parameter, Signature, TensorSpec
 
 PLAIN = Signature(
@@ -197,3 +197,16 @@ def test_constraints_between_sizes_and_numbers(artifact: Any) -> None:
     said = "the model was captured for rows <= columns, given columns = 2, rows = 3"
     assert said in str(info.value)
     assert "the model was captured for n > 2, given n = 2" in str(info.value)
+
+
+def test_ranges_of_indices(artifact: Any) -> None:
+    signature = Artifact(artifact("ranged")).manifest.programs["forward"].signature
+    x, y = np.array([-4, 0, 3]), np.array([0, 3], np.int32)
+    bind_call(signature, (x, y), {})
+    with pytest.raises(IndexRangeError) as info:
+        bind_call(signature, (x - 1, y + 1), {})
+    assert "x holds -5; table has 4 rows: -4 … 3" in str(info.value)
+    assert "y holds 4; other has 4 rows: 0 … 3" in str(info.value)
+    assert isinstance(info.value, InputError)
+    with pytest.raises(IndexRangeError, match=f"x holds {2**63 - 1}"):
+        bind_call(signature, (np.array([0, 2**63 - 1, 0]), y), {})

@@ -75,7 +75,9 @@ def judge(tmp_path: Path) -> Judge:
     return Judge(tmp_path / "mutant.tpuexe")
 
 
-@pytest.fixture(params=["add", "linear", "counter", "dynamic", "constrained", "two"])
+@pytest.fixture(
+    params=["add", "linear", "counter", "dynamic", "constrained", "ranged", "two"]
+)
 def data(request: pytest.FixtureRequest, artifact: Make) -> bytes:
     return artifact(request.param).read_bytes()
 
@@ -294,6 +296,7 @@ RAW: tuple[tuple[bytes, bytes, str], ...] = (
     (b'"features": []', b'"features": {}', "3.3"),
     (b'"features": []', b'"features": ["constraints"]', "3.10"),
     (b'"dims": []', b'"dims": [], "constraints": []', "3.3"),
+    (b'"dims": []', b'"dims": [], "ranges": []', "3.3"),
     (b'"dims": []', b'"dims": [], "constraints": ["1 < 2"]', "3.10"),
     (b'"version": 1', b'"version": ' + b"1" * 5000, "3.1"),
     (b'"version": 1', b'"version": NaN', "3.3"),
