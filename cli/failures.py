@@ -20,7 +20,17 @@ from tpu_export.runtime.errors import TpuExportError
 # bucket, device, signature, zoo model), or the inputs of `run`.
 USAGE_CODES = frozenset(
     f"TPX-{number}"
-    for number in ("0002", "0110", "0301", "0307", "0502", "0504", "0505", "0801")
+    for number in (
+        "0002",
+        "0110",
+        "0301",
+        "0307",
+        "0502",
+        "0504",
+        "0505",
+        "0510",
+        "0801",
+    )
 )
 
 

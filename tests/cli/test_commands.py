@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import tpu_export
 from tpu_export.cli.reference import reference
 
 Run = Callable[..., tuple[int, str, str]]
@@ -99,6 +101,31 @@ def test_inspect(tpx: Run, artifact: Path) -> None:
     found = json.loads(out)
     assert found["executables"][0]["platform"] == "cpu"
     assert found["weights"] == 2
+
+
+def test_inspect_says_what_became_of_integers(tpx: Run, tmp_path: Path) -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = torch.nn.Embedding(9, 2)
+
+        def forward(self, ids: torch.Tensor, k: torch.Tensor) -> Any:
+            return self.embed(ids) * (torch.arange(3) + ids)[:, None], k * 2
+
+    captured = tpu_export.capture(Model().eval(), (torch.arange(3), torch.arange(3)))
+    path = captured.lower().save(tmp_path / "m.tpuexe")
+    status, out, _ = tpx("inspect", path)
+    assert status == 0
+    assert "ids: 0 … 8 (embed.weight has 9 rows)" in out
+    assert "int64 tensors of forward: 4 of 6 computed in 32 bits" in out
+    assert "int64: input k can be any number" in out
+    status, out, _ = tpx("inspect", path, "--json")
+    kept = [t for t in json.loads(out)["integers"]["forward"] if not t["narrowed"]]
+    assert [t["operation"] for t in kept] == ["mul", ""]
+    np.savez(tmp_path / "in.npz", ids=np.array([0, 9, 1]), k=np.arange(3))
+    status, _, err = tpx("run", path, "-i", tmp_path / "in.npz")
+    assert status == 2
+    assert "ids holds 9; embed.weight has 9 rows: 0 … 8" in err
 
 
 @pytest.mark.parametrize("suffix", ["npz", "json"])

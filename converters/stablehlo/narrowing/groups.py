@@ -82,7 +82,14 @@ _SEPARATE: dict[str, Callable[[JaxprEqn], Iterator[Group]]] = {
     "optimization_barrier": _each,
     "top_k": lambda eqn: iter((Group((0,), (0,)),)),
     **dict.fromkeys(
-        ("scatter", "scatter-add", "scatter_mul", "scatter_min", "scatter_max"),
+        (
+            "scatter",
+            "scatter-add",
+            "scatter-max",
+            "scatter-min",
+            "scatter-mul",
+            "scatter-sub",
+        ),
         lambda eqn: iter((Group((1,)),)),
     ),
 }

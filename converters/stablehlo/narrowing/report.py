@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -77,14 +77,13 @@ class Rows:
 
     def arguments(
         self,
-        arguments: Sequence[Var],
-        names: Sequence[str],
+        names: Mapping[Var, str],
         ranges: Mapping[Var, Interval],
         narrow: Collection[Var],
     ) -> None:
-        """Add the arguments that have a name."""
-        for v, name in zip(arguments, names, strict=True):
-            if name and is_wide(v):
+        """Add arguments by their names."""
+        for v, name in names.items():
+            if is_wide(v):
                 reason = "" if v in narrow else self.why.get(v) or "nothing to gain"
                 self._add(v, name, "", ranges, reason)
 

@@ -88,7 +88,10 @@ def _narrowed(
         program.step(eqn)
     results = [program.in_own(v) for v in outs]
     ranges = [program.range(v) for v in outs]
-    rows.arguments(closed.jaxpr.invars, names, program.ranges, program.narrow)
+    read = {id(v) for eqn in equations for v in eqn.invars} | {id(v) for v in outs}
+    named = dict(zip(closed.jaxpr.invars, names, strict=True))
+    used = {v: name for v, name in named.items() if name and id(v) in read}
+    rows.arguments(used, program.ranges, program.narrow)
     jaxpr = closed.jaxpr.replace(eqns=program.equations, outvars=results)
     return ClosedJaxpr(jaxpr, closed.consts), ranges
 
