@@ -1,8 +1,8 @@
 """Ranges of the inputs that a model uses as indices: torch raises IndexError outside them.
 
 An input counts where every call reads a table at all of its values: it reaches the index of
-an embedding, index_select, gather, take or index through ops that keep each value, or add a
-constant to it. Tables of a size that is not fixed give no range.
+an embedding, a bag, index_select, gather, take or index through ops that keep each value, or
+add a constant to it. Tables of a size that is not fixed give no range.
 """
 
 from __future__ import annotations
@@ -166,6 +166,14 @@ def _embedding(args: Any, node: Node) -> Iterator[Use]:
         yield args[0], 0, False
 
 
+def _bag(args: Any, node: Node) -> Iterator[Use]:
+    """Every index is in a bag, unless there is none, or the last offset ends before it."""
+    ends_early = len(args) > 7 and args[7]  # include_last_offset
+    width = args[0].meta["val"].shape[1]
+    if args[1] is node and _positive(width) and _is_fixed(args[2]) and not ends_early:
+        yield args[0], 0, False
+
+
 def _index_select(args: Any, node: Node) -> Iterator[Use]:
     if args[2] is node and _is_fixed(args[0]):
         yield args[0], args[1], False
@@ -197,6 +205,10 @@ def _is_fixed(table: Node) -> bool:
 
 _READS: dict[object, Callable[[Any, Node], Iterator[Use]]] = {
     aten.embedding.default: _embedding,
+    aten.embedding_bag.default: _bag,
+    aten.embedding_bag.padding_idx: _bag,
+    aten._embedding_bag.default: _bag,
+    aten._embedding_bag_forward_only.default: _bag,
     aten.index_select.default: _index_select,
     aten.gather.default: _gather,
     aten.take.default: _take,

@@ -64,12 +64,13 @@ UNARY: dict[str, Function] = {
     "uint64": lambda x: x.astype(jnp.uint64), "bool": lambda x: x.astype(bool),
     "float": lambda x: x.astype(jnp.float32),
     "round": lambda x: x.astype(jnp.float32).astype(jnp.int64),
-    "gather": lambda x: x[jnp.array([3, -1])],
-    "fill": lambda x: x.at[jnp.array([9, 1])].get(mode="fill"),
-    "fill_0": lambda x: x.at[jnp.array([9, 1])].get(mode="fill", fill_value=0),
+    "gather": lambda x: (x + 1)[jnp.array([3, -1])],
+    "fill": lambda x: (x + 1).at[jnp.array([9, 1])].get(mode="fill"),
+    "fill_0": lambda x: (x + 1).at[jnp.array([9, 1])].get(mode="fill", fill_value=0),
     "top": lambda x: lax.top_k(x, 3)[0], "places": lambda x: lax.top_k(x, 3)[1],
-    "slice": lambda x: lax.dynamic_slice(x, (x[0],), (2,)),
-    "outer": lambda x: x[:, None] == jnp.arange(5), "flip": lambda x: x[::-1].reshape(-1, 1).T,
+    "slice": lambda x: lax.dynamic_slice(x + 1, (x[0],), (2,)),
+    "outer": lambda x: x[:, None] == jnp.arange(5),
+    "flip": lambda x: (x + 1)[::-1].reshape(-1, 1).T,
     "log": lambda x: jnp.sort(x)[:2], "iota": lambda x: jnp.arange(9, dtype=jnp.int64) + x[0],
 }  # fmt: skip
 
