@@ -22,7 +22,7 @@ from tpu_export.exporter.entry import (
     register_dataclasses,
     source_file,
 )
-from tpu_export.exporter.examples import example_of
+from tpu_export.exporter.examples import example_of, independent
 from tpu_export.exporter.programs import load_program
 from tpu_export.exporter.shapes import Shapes, asked_leaves, for_torch, plain_shapes
 from tpu_export.exporter.signature import read_signature, user_arguments
@@ -131,7 +131,8 @@ def capture(
     register_annotated(model)
     with exportable(model) as module:
         shapes = plain_shapes(dynamic_shapes, module, *given)
-        program = trace(module, given, for_torch(bound, shapes), strict=strict)
+        example = independent(given, module)
+        program = trace(module, example, for_torch(bound, shapes), strict=strict)
     wanted = asked_leaves(bound, given[1], shapes)
     captured = _captured(program, name, given, wanted)
     check_ranges(wanted, captured.signature.dims)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind
-from torch.utils._pytree import tree_structure, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_structure, tree_unflatten
 
 from tpu_export.exporter.entry import InputMismatchError
 
@@ -32,6 +32,30 @@ def example_of(program: ExportedProgram, given: Example) -> Example:
             "or none: the program keeps its example inputs",
         )
     return given
+
+
+def independent(example: Example, module: torch.nn.Module) -> Example:
+    """Return the inputs with copies of those that are memory of the model or of one another.
+
+    torch takes two inputs that are one tensor for one input, whatever a call passes later.
+    """
+    taken = {_memory(t) for t in (*module.parameters(), *module.buffers())}
+    leaves, spec = tree_flatten(example)
+    copied = False
+    for i, leaf in enumerate(leaves):
+        if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
+            continue
+        if _memory(leaf) in taken:
+            leaves[i], copied = (
+                leaf.detach().clone().requires_grad_(leaf.requires_grad),
+                True,
+            )
+        taken.add(_memory(leaves[i]))
+    return tree_unflatten(leaves, spec) if copied else example
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _one_line(spec: object) -> str:

@@ -24,6 +24,7 @@ from torch.utils._pytree import TreeSpec
 
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.exporter.dims import DimNames, bounds, name_dims
+from tpu_export.exporter.dropped_axes import kept_axes
 from tpu_export.exporter.guards import Leaves, read_constraints
 from tpu_export.exporter.names import dotted, unique
 from tpu_export.exporter.trees import Path, child_keys, describe
@@ -140,7 +141,10 @@ def read_signature(
         outputs=outputs.specs(output_names, dims),
         output_tree=output_tree,
         dims=ranges,
-        constraints=read_constraints(program, sizes, ranges, asked),
+        constraints=(
+            *read_constraints(program, sizes, ranges, asked),
+            *kept_axes(program, dims, ranges),
+        ),
     )
     return signature, dict(dims.names)
 

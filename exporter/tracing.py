@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -21,6 +22,7 @@ from torch.export._patches import (
 )
 from torch.fx.experimental import _config
 
+from tpu_export.exporter.assigned import as_buffers, watched
 from tpu_export.exporter.entry import register_dataclasses
 from tpu_export.exporter.refusals import explain
 from tpu_export.exporter.symbolic_kernels import symbolic_kernels
@@ -72,9 +74,16 @@ def _export(
             stack.enter_context(symbolic_kernels())
         if not strict:
             stack.enter_context(_registered_outputs(module))
-        return torch.export.export(
-            module, args, kwargs, dynamic_shapes=shapes, strict=strict
-        )
+        assigned = stack.enter_context(watched(module))
+        export = partial(
+            torch.export.export,
+            module, args, kwargs, dynamic_shapes=shapes, strict=strict,
+        )  # fmt: skip
+        program = export()
+        if lost := assigned.lost(program):
+            with as_buffers(module, lost):
+                program = export()
+        return program
 
 
 @contextmanager

@@ -64,7 +64,13 @@ def run_eager(
         samples: inputs, used in order.
     """
     calls = []
-    watched = {**_buffers(captured), **state}
+    held = {t.untyped_storage()._cdata for t in state.values()}
+    buffers = {
+        name: buffer
+        for name, buffer in _buffers(captured).items()
+        if buffer.untyped_storage()._cdata not in held  # else a view of what is state
+    }
+    watched = {**buffers, **state}
     with _restored(captured, watched) as initial, torch.no_grad():
         for sample in samples:
             own = sample.clone()

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.chosen import Chosen
-from tpu_export.converters.stablehlo.functional import is_in_place
+from tpu_export.converters.stablehlo.in_place import is_in_place
 from tpu_export.converters.stablehlo.interpreter import Facts, Interpreter
 from tpu_export.converters.stablehlo.platforms import interpreted, resolved
 from tpu_export.converters.stablehlo.registry import Platform

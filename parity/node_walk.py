@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.bindings import bind
 from tpu_export.converters.stablehlo.coverage import how_lowered
-from tpu_export.converters.stablehlo.functional import is_in_place
+from tpu_export.converters.stablehlo.in_place import is_in_place
 from tpu_export.converters.stablehlo.interpreter import FACTS, Interpreter
 from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.registry import Platform, Target

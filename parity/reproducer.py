@@ -14,7 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo.arrays import as_numpy
-from tpu_export.converters.stablehlo.functional import is_in_place
+from tpu_export.converters.stablehlo.in_place import is_in_place
 from tpu_export.converters.stablehlo.location import scope
 from tpu_export.converters.stablehlo.registry import OWN
 from tpu_export.exporter.capture import Captured

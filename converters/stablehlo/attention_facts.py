@@ -17,7 +17,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from tpu_export.converters.stablehlo.functional import is_in_place
+from tpu_export.converters.stablehlo.in_place import is_in_place
 
 aten = torch.ops.aten
 

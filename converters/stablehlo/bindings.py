@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,22 +15,16 @@ from torch.fx import Node
 from tpu_export.converters.stablehlo.functional import functionalize
 from tpu_export.converters.stablehlo.interpreter import Interpreter
 from tpu_export.converters.stablehlo.operands import DTYPES
+from tpu_export.converters.stablehlo.shared_memory import STORED
+from tpu_export.converters.stablehlo.shared_memory import stored as stored_tensor
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.signature import Signature, TensorSpec
-
-_STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 class UnsupportedInputError(TpuExportError):
     """A graph input that no artifact can hold: a TorchBind object."""
 
     code = "TPX-0205"
-
-
-class SharedStorageError(TpuExportError):
-    """A buffer that a call writes to shares its memory with another stored tensor."""
-
-    code = "TPX-0206"
 
 
 # The dtypes of Python numbers among the outputs, as the signature has them.
@@ -122,8 +116,8 @@ def bind(program: ExportedProgram, signature: Signature) -> Bindings:
     written = dict.fromkeys(functional.written)
     user_names: dict[Node, str] = {}
     for node, spec in zip(nodes, specs.input_specs, strict=True):
-        if spec.kind in _STORED:
-            stored[spec.target] = _tensor(program, spec.target)
+        if spec.kind in STORED:
+            stored[spec.target] = stored_tensor(program, spec.target)
             placeholders.append(("stored", spec.target))
         elif spec.kind == InputKind.USER_INPUT:
             if isinstance(spec.arg, ConstantArgument):
@@ -143,7 +137,7 @@ def bind(program: ExportedProgram, signature: Signature) -> Bindings:
     new_inputs = {user_names[n]: n for n in written if n in user_names}
     outputs: list[Any] = []
     for spec in specs.output_specs:
-        if spec.kind == OutputKind.BUFFER_MUTATION:
+        if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
             new_state[spec.target] = by_name[spec.arg.name]
         elif spec.kind == OutputKind.USER_INPUT_MUTATION:
             new_inputs[user_names[by_name[spec.target]]] = by_name[spec.arg.name]
@@ -151,7 +145,6 @@ def bind(program: ExportedProgram, signature: Signature) -> Bindings:
             spec.arg, ConstantArgument
         ):
             outputs.append(by_name[spec.arg.name])
-    _check_storage(stored, new_state)
     return Bindings(
         program=program,
         same=functional.same,
@@ -163,25 +156,3 @@ def bind(program: ExportedProgram, signature: Signature) -> Bindings:
         _new_state=tuple(new_state.values()),
         _new_inputs=tuple(new_inputs.values()),
     )
-
-
-def _check_storage(stored: Mapping[str, torch.Tensor], written: Iterable[str]) -> None:
-    """Refuse state that shares memory: the artifact would keep two values apart."""
-    memory: dict[int, list[str]] = {}
-    for name, tensor in stored.items():
-        place = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
-        memory.setdefault(place or id(tensor), []).append(name)
-    changed = set(written)
-    for names in memory.values():
-        if len(names) > 1 and changed.intersection(names):
-            raise SharedStorageError(
-                f"{' and '.join(names)} share memory, and a call writes to it",
-                hint="keep one buffer and take views of it inside forward()",
-            )
-
-
-def _tensor(program: ExportedProgram, name: str) -> torch.Tensor:
-    found = program.state_dict.get(name)
-    tensor = program.constants[name] if found is None else found
-    assert isinstance(tensor, torch.Tensor), name
-    return tensor.detach()

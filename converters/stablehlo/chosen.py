@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo.context import current
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
-from tpu_export.converters.stablehlo.functional import functional_twin, is_in_place
+from tpu_export.converters.stablehlo.in_place import functional_twin, is_in_place
 from tpu_export.converters.stablehlo.location import spoken
 from tpu_export.converters.stablehlo.operands import (
     DTYPES,

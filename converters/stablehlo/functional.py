@@ -8,22 +8,23 @@ torch's own functionalization runs.
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from tpu_export.converters.stablehlo.hidden_writes import announce
-
-aten = torch.ops.aten
-# In eval mode they return their input without saying so in the schema.
-_MAY_ALIAS = frozenset({aten.dropout.default, aten.feature_dropout.default})
-_TRAINING: dict[Any, int] = {aten.batch_norm.default: 5}
+from tpu_export.converters.stablehlo.bodies import functional_bodies
+from tpu_export.converters.stablehlo.graph_copy import changed, graphs, nodes
+from tpu_export.converters.stablehlo.hidden_aliases import show_aliases
+from tpu_export.converters.stablehlo.hidden_writes import announce, hides
+from tpu_export.converters.stablehlo.in_place import is_in_place, writes
+from tpu_export.converters.stablehlo.rebinding import rebinding, trains
+from tpu_export.converters.stablehlo.regions import REGIONS, inline_regions
+from tpu_export.converters.stablehlo.shared_memory import share_memory
+from tpu_export.converters.stablehlo.strides import STRIDED, plain_strides
+from tpu_export.runtime.errors import TpuExportError
 
 
 @dataclass(frozen=True)
@@ -41,120 +42,91 @@ class Functional:
     written: tuple[Node, ...] = ()
 
 
+class UnsupportedWriteError(TpuExportError):
+    """What the model writes to memory cannot be told as values."""
+
+    code = "TPX-0208"
+
+
 def functionalize(program: ExportedProgram) -> Functional:
-    """Return the program with its mutations explicit."""
-    program = announce(program)
+    """Return the program with its mutations explicit.
+
+    Raises:
+        UnsupportedWriteError: torch cannot make a write explicit.
+    """
+    program = _plain(program)
     kinds = {spec.kind.name for spec in program.graph_signature.output_specs}
     if kinds <= {"USER_OUTPUT"}:
-        inner = _writes_in_subgraphs(program.graph_module)
-        found = None if inner else _rebinding(program.graph)
+        inner = _inner_writes(program.graph_module)
+        found = None if inner else rebinding(program.graph)
         if found is not None:
             return Functional(program, *found)
-    elif not any(_writes(node) for node in program.graph.nodes):
+    elif not any(writes(node) for node in program.graph.nodes):
         return Functional(program)
     with warnings.catch_warnings():  # torch's about its own pytrees
         warnings.filterwarnings("ignore", category=FutureWarning)
-        return Functional(program.run_decompositions({}))
+        try:
+            program = program.run_decompositions({})
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            raise _unsupported(_first_line(error)) from error
+    plain_strides(program.graph)
+    return Functional(program)
 
 
-def functional_twin(op: OpOverload) -> OpOverload | None:
-    """Return the overload that computes what an in-place overload writes.
-
-    >>> functional_twin(torch.ops.aten.add_.Tensor)
-    <OpOverload(op='aten.add', overload='Tensor')>
-    """
-    namespace, name = op._schema.name.split("::")
-    if not name.endswith("_"):
-        return None
-    packet = getattr(getattr(torch.ops, namespace), name[:-1], None)
-    return getattr(packet, op._overloadname, None)
+def _unsupported(reason: str) -> UnsupportedWriteError:
+    return UnsupportedWriteError(
+        f"a write in place cannot be made explicit: {reason}",
+        hint="compute new tensors (x = x + 1, torch.cat, torch.where) instead of "
+        "writing to a part of one or to memory that others share",
+    )
 
 
-def is_in_place(op: object) -> bool:
-    """Whether the op writes to one of its arguments."""
-    return isinstance(op, OpOverload) and op._schema.is_mutable
+def _plain(program: ExportedProgram) -> ExportedProgram:
+    """Return the program with regions in line, and writes and views that say so."""
+    module = program.graph_module
+    if not any(
+        is_in_place(node.target)
+        or node.target in REGIONS | STRIDED
+        or hides(node)
+        or trains(node)
+        for node in nodes(module)
+    ):
+        return program
+    return share_memory(changed(program, _make_plain))
 
 
-def _writes_in_subgraphs(module: GraphModule) -> bool:
-    """Whether a subgraph writes, such as the body of `with torch.no_grad()`."""
+def _make_plain(module: GraphModule) -> None:
+    inline_regions(module)
+    for part in graphs(module):
+        announce(part.graph)
+        show_aliases(part)
+        plain_strides(part.graph)
+        for node in part.graph.nodes:
+            _check_overlap(node)
+    functional_bodies(module)
+
+
+def _check_overlap(node: Node) -> None:
+    """Refuse a write to a tensor several elements of which are one place in memory."""
+    for target in writes(node):
+        value = target.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        axes = zip(value.shape, value.stride(), strict=True)
+        if any(isinstance(n, int) and n > 1 and step == 0 for n, step in axes):
+            raise _unsupported(f"{node.target} writes to an expanded tensor")
+
+
+def _inner_writes(module: GraphModule) -> bool:
+    """Whether a body of control flow still writes."""
     return any(
         is_in_place(node.target)
-        for part in module.modules()
-        if isinstance(part, GraphModule) and part is not module
+        for part in graphs(module)
+        if part is not module
         for node in part.graph.nodes
     )
 
 
-def _writes(node: Node) -> list[Node]:
-    """Return the nodes whose tensors an op writes to."""
-    if not is_in_place(node.target):
-        return []
-    arguments = zip(node.target._schema.arguments, node.args, strict=False)  # type: ignore[union-attr]
-    return [
-        value
-        for argument, given in arguments
-        if argument.alias_info is not None and argument.alias_info.is_write
-        for value in (given if isinstance(given, list | tuple) else [given])
-        if isinstance(value, Node)
-    ]
-
-
-def _rebinding(
-    graph: torch.fx.Graph,
-) -> tuple[dict[Node, Node], tuple[Node, ...]] | None:
-    """Return (same, written) when rebinding is right for the whole graph, else None."""
-    order = {node: i for i, node in enumerate(graph.nodes)}
-    same: dict[Node, Node] = {}
-    root: dict[Node, Node] = {}  # a view -> what it views
-    views: dict[Node, list[Node]] = defaultdict(list)
-    written: list[Node] = []
-    for node in graph.nodes:
-        if node.op != "call_function":
-            continue
-        if _needs_torch(node):
-            return None
-        targets = [same.get(n, n) for n in _writes(node)]
-        if targets:
-            (target,) = targets[:1]
-            alive = any(
-                order[user] > order[node] for v in views[target] for user in v.users
-            )
-            if len(targets) > 1 or target in root or alive:
-                return None
-            same[node] = target
-            if target.op == "placeholder" and target not in written:
-                written.append(target)
-        elif _is_view(node) and node.all_input_nodes:
-            base = node.all_input_nodes[0]
-            base = same.get(base, base)
-            root[node] = root.get(base, base)
-            views[root[node]].append(node)
-    return same, tuple(written)
-
-
-def _needs_torch(node: Node) -> bool:
-    """Whether only torch can make the node explicit.
-
-    A write that the schema hides, a write to a list or without a functional twin, or vmap's
-    own calls, which torch leaves in a graph before it is decomposed.
-    """
-    if getattr(node.target, "__module__", "").startswith("torch._functorch"):
-        return True
-    flag = _TRAINING.get(node.target)
-    if flag is not None and len(node.args) > flag and node.args[flag]:
-        return True
-    if any(isinstance(a, Node) and a.op == "get_attr" for a in node.args):
-        return any(_writes(n) for n in node.graph.nodes)
-    if not is_in_place(node.target):
-        return False
-    lists = any(isinstance(a, list | tuple) for a in node.args[:1])
-    return lists or functional_twin(node.target) is None  # type: ignore[arg-type]
-
-
-def _is_view(node: Node) -> bool:
-    if node.target in _MAY_ALIAS:
-        return True
-    if getattr(node.target, "__name__", "") == "getitem":
-        return True
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and any(r.alias_info for r in schema.returns)
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

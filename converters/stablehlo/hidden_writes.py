@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, Node
 
 aten = torch.ops.aten
 RUNNING_MEAN, RUNNING_VAR, TRAINING, MOMENTUM = 3, 4, 5, 6
 
 
-def announce(program: ExportedProgram) -> ExportedProgram:
-    """Return the program with such writes as ops that say so, which torch functionalizes.
+def announce(graph: Graph) -> None:
+    """Put ops that say that they write, which torch functionalizes, in place of such ops.
 
     torch.export keeps aten.instance_norm and aten.native_batch_norm as they are called, and
     its own decomposition then loses what they write.
     """
-    if not _hides_any(program.graph_module):
-        return program
-    module = _announced(program.graph_module)
-    return program._update(module, copy.deepcopy(program.graph_signature))
+    for node in list(graph.nodes):
+        if hides(node):
+            _say(graph, node)
 
 
-def _hides_any(module: GraphModule) -> bool:
-    return any(
-        _hides(node)
-        for part in module.modules()
-        if isinstance(part, GraphModule)
-        for node in part.graph.nodes
-    )
-
-
-def _announced(module: GraphModule) -> GraphModule:
-    """Return a copy of a graph, and of those in it, with writes that say so."""
-    changed = copy.copy(module)
-    changed.graph = copy.deepcopy(module.graph)
-    for old, new in zip(module.graph.nodes, changed.graph.nodes, strict=True):
-        new.name = old.name  # the signature goes by names, and the copy changed "input"
-    for name, inner in module.named_children():
-        if isinstance(inner, GraphModule) and _hides_any(inner):
-            setattr(changed, name, _announced(inner))
-    for node in list(changed.graph.nodes):
-        if _hides(node):
-            _say(changed.graph, node)
-    changed.recompile()
-    return changed
-
-
-def _hides(node: Node) -> bool:
+def hides(node: Node) -> bool:
+    """Whether the node writes running statistics, unknown to torch."""
     return (
         node.target in (aten.instance_norm.default, aten.native_batch_norm.default)
         and isinstance(node.args[RUNNING_MEAN], Node)

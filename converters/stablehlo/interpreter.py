@@ -28,7 +28,7 @@ from tpu_export.converters.stablehlo.chosen import (
     repeated_masks,
 )
 from tpu_export.converters.stablehlo.decompose import decompose
-from tpu_export.converters.stablehlo.functional import functional_twin, is_in_place
+from tpu_export.converters.stablehlo.in_place import functional_twin, is_in_place
 from tpu_export.converters.stablehlo.location import scope
 from tpu_export.converters.stablehlo.mutating import called_op, on_bases
 from tpu_export.converters.stablehlo.operands import DTYPES

@@ -39,7 +39,8 @@ class Place:
     definition: object = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "definition", OPDEFS.get(self.op.name(), self.op))
+        op: Any = self.op  # a higher-order op's name() has no types
+        object.__setattr__(self, "definition", OPDEFS.get(op.name(), op))
 
 
 @dataclass(frozen=True)

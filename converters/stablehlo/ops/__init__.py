@@ -20,6 +20,7 @@ from tpu_export.converters.stablehlo.ops import dropout as dropout
 from tpu_export.converters.stablehlo.ops import embedding as embedding
 from tpu_export.converters.stablehlo.ops import experts as experts
 from tpu_export.converters.stablehlo.ops import fake_quantize as fake_quantize
+from tpu_export.converters.stablehlo.ops import flex_attention as flex_attention
 from tpu_export.converters.stablehlo.ops import folding as folding
 from tpu_export.converters.stablehlo.ops import foreach as foreach
 from tpu_export.converters.stablehlo.ops import (

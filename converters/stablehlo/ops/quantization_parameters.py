@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from jax import Array
@@ -67,7 +68,7 @@ def choose_qparams_per_token_asymmetric(
     low = jnp.minimum(input.min(axis=-1, keepdims=True), 0)
     high = jnp.maximum(input.max(axis=-1, keepdims=True), 0)
     scale = (high - low) / jnp.asarray(_INT8_HIGH - _INT8_LOW, input.dtype)
-    scale = jnp.maximum(scale, jnp.asarray(jnp.finfo(jnp.float32).eps, input.dtype))
+    scale = jnp.maximum(scale, jnp.asarray(np.finfo(np.float32).eps, input.dtype))
     down, up = low / scale, high / scale
     from_low = (_INT8_LOW + down) + (_INT8_HIGH + up) > 0
     zero = jnp.where(from_low, _INT8_LOW - down, _INT8_HIGH - up)

@@ -29,8 +29,8 @@ def _quantize(
 def _reciprocal(scale: Array | float) -> Array:
     """Return 1 / scale, which torch computes in double where the scale is a number."""
     if isinstance(scale, float | int):
-        return jnp.float32(1 / scale)
-    return jnp.float32(1) / scale.astype(jnp.float32)
+        return jnp.asarray(1 / scale, jnp.float32)
+    return jnp.reciprocal(scale.astype(jnp.float32))
 
 
 def _dequantize(

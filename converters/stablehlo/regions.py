@@ -1,0 +1,110 @@
+"""Regions of a mode, such as `with torch.no_grad()`, in line with what is around them.
+
+torch.export makes a graph of each region. A mode of gradients changes no value. Autocast
+casts what its ops take; the graph has the dtypes that come out, but not the casts.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+from torch.utils import _pytree as pytree
+
+from tpu_export.converters.stablehlo.graph_copy import splice
+
+aten = torch.ops.aten
+_HIGHER = torch.ops.higher_order
+_GRADIENTS = _HIGHER.wrap_with_set_grad_enabled
+_AUTOCAST = _HIGHER.wrap_with_autocast
+REGIONS = frozenset({_GRADIENTS, _AUTOCAST})
+
+
+def inline_regions(module: GraphModule, autocast: torch.dtype | None = None) -> None:
+    """Put the graph of each region in its place, with autocast's casts spelled out.
+
+    Args:
+        module: changed in place, as are the graphs in it.
+        autocast: what the surroundings cast to.
+    """
+    for node in list(module.graph.nodes):
+        if node.target in REGIONS:
+            _inline(module, node, autocast)
+        elif node.op == "get_attr" and not _is_region(node):
+            inner = attrgetter(str(node.target))(module)
+            if isinstance(inner, GraphModule):
+                inline_regions(inner, autocast)
+        elif autocast is not None and isinstance(node.target, OpOverload):
+            _cast(module.graph, node, autocast)
+
+
+def _is_region(attribute: Node) -> bool:
+    return any(user.target in REGIONS for user in attribute.users)
+
+
+def _inline(module: GraphModule, node: Node, autocast: torch.dtype | None) -> None:
+    args: Any = node.args
+    if node.target is _AUTOCAST:
+        _, dtype, enabled, _, attribute, *operands = args
+        autocast = dtype if enabled else None
+    else:
+        _, attribute, *operands = args
+    inner = attrgetter(attribute.target)(module)
+    inline_regions(inner, autocast)
+    splice(module, node, inner, operands)
+    if not attribute.users:
+        module.graph.erase_node(attribute)
+        module.delete_submodule(attribute.target)
+
+
+def _cast(graph: Graph, node: Node, lower: torch.dtype) -> None:
+    """Cast what an op of an autocast region takes, to what gives the dtype that it gave."""
+    wanted = _dtypes(node.meta.get("val"))
+    if not wanted or _given(node, None) == wanted:
+        return
+    for dtype in (lower, torch.float32):
+        if _given(node, dtype) == wanted:
+            casted = partial(_casted, graph, dtype=dtype)
+            with graph.inserting_before(node):
+                node.args, node.kwargs = map_arg((node.args, node.kwargs), casted)
+            return
+
+
+def _casted(graph: Graph, node: Node, dtype: torch.dtype) -> Node:
+    value: Any = node.meta.get("val")
+    if not _is_cast(value) or value.dtype == dtype:
+        return node
+    new = graph.call_function(aten.to.dtype, (node, dtype))
+    new.meta = {**node.meta, "val": value.to(dtype)}
+    return new
+
+
+def _is_cast(value: Any) -> bool:
+    """Whether autocast casts the value: floating-point tensors but those of double."""
+    return isinstance(value, torch.Tensor) and (
+        value.is_floating_point() and value.dtype != torch.float64
+    )
+
+
+def _given(node: Node, dtype: torch.dtype | None) -> list[torch.dtype]:
+    """Return the dtypes that an op gives when what it takes is cast; [] when it refuses."""
+
+    def operand(node: Node) -> Any:
+        value = node.meta["val"]
+        return value.to(dtype) if dtype is not None and _is_cast(value) else value
+
+    args, kwargs = map_arg((node.args, node.kwargs), operand)
+    try:
+        with torch.no_grad():
+            return _dtypes(node.target(*args, **kwargs))  # type: ignore[operator]
+    except RuntimeError:  # operands of several dtypes
+        return []
+
+
+def _dtypes(value: Any) -> list[torch.dtype]:
+    return [x.dtype for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]

@@ -1,0 +1,96 @@
+"""Tensors that forward() assigns to plain attributes: state that nothing declares.
+
+torch.export restores the attributes and says no more, so the graph would compute the first
+call each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from tpu_export.exporter.refusals import NotExportableError
+
+# The module that has the attribute, the attribute, and the key where it is a list or dict.
+Place: TypeAlias = tuple[nn.Module, str, object]
+_OWN = frozenset(vars(nn.Module()))  # _parameters, _buffers, …
+
+
+@dataclass
+class Assigned:
+    """What forward() put in the place of tensors while it was traced.
+
+    Attributes:
+        before: tensors in attributes, and in lists and dicts in attributes.
+        places: those of them that are another tensor afterwards.
+    """
+
+    before: Mapping[Place, Tensor]
+    places: list[Place] = field(default_factory=list)
+
+    def lost(self, program: ExportedProgram) -> list[Place]:
+        """Return the places whose old tensors the graph computes with."""
+        read = {id(value) for value in program.constants.values()}
+        return [place for place in self.places if id(self.before[place]) in read]
+
+
+@contextmanager
+def watched(module: nn.Module) -> Iterator[Assigned]:
+    """Watch the attributes of a module and its submodules during a call."""
+    found = Assigned(dict(_tensors(module)))
+
+    def hook(root: nn.Module, _: object, __: object) -> None:
+        now = dict(_tensors(root))
+        found.places = [p for p, old in found.before.items() if now.get(p) is not old]
+
+    handle = module.register_forward_hook(hook)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def as_buffers(module: nn.Module, places: list[Place]) -> Iterator[None]:
+    """Make such attributes buffers inside the block: what is assigned to a buffer is state.
+
+    Raises:
+        NotExportableError: one is in a list or dict, which cannot hold a buffer.
+    """
+    names = {id(m): name for name, m in module.named_modules()}
+    for owner, name, key in places:
+        if key is not None:
+            path = ".".join(filter(None, ("self", names[id(owner)], name)))
+            raise NotExportableError(
+                f"forward() replaces the tensor {path}[{key!r}], which the next call reads",
+                hint="register it with register_buffer() and assign or write to that: "
+                "a tensor in a list or dict is a constant of the graph",
+            )
+    kept = [(owner, name, owner.__dict__.pop(name)) for owner, name, _ in places]
+    for owner, name, tensor in kept:
+        owner.register_buffer(name, tensor, persistent=False)
+    try:
+        yield
+    finally:
+        for owner, name, tensor in kept:
+            delattr(owner, name)
+            owner.__dict__[name] = tensor
+
+
+def _tensors(module: nn.Module) -> Iterator[tuple[Place, Tensor]]:
+    for owner in module.modules():
+        for name, value in vars(owner).items():
+            if name in _OWN:
+                continue
+            if isinstance(value, Tensor):
+                yield (owner, name, None), value
+            elif isinstance(value, list | dict):
+                items = enumerate(value) if isinstance(value, list) else value.items()
+                for key, item in items:
+                    if isinstance(item, Tensor):
+                        yield (owner, name, key), item
