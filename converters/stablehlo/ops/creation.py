@@ -221,4 +221,16 @@ def linspace(
     dtype: torch.dtype | None = None,
     **_: object,
 ) -> Array:
-    return jnp.linspace(start, end, steps, dtype=DTYPES[dtype or torch.float32])
+    kind = DTYPES[dtype or torch.float32]
+    if not jnp.issubdtype(kind, jnp.integer):
+        return jnp.linspace(start, end, steps, dtype=kind)
+    # As torch: from both ends, in double, cut towards zero; JAX rounds down.
+    first, last = (
+        jnp.asarray(v).astype(kind).astype(jnp.float64) for v in (start, end)
+    )
+    n = jnp.arange(steps)
+    step = (last - first) / max(steps - 1, 1)
+    low, high = first + step * n, last - step * (steps - 1 - n)
+    return jnp.where(n < steps // 2, low, jnp.where(steps > 1, high, first)).astype(
+        kind
+    )

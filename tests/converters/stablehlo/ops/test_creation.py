@@ -5,6 +5,7 @@ import torch
 
 aten = torch.ops.aten
 INF, NAN = float("inf"), float("nan")
+INT32 = {"dtype": torch.int32}
 
 X = torch.randn(2, 3).bfloat16()
 CASES = [
@@ -25,6 +26,10 @@ CASES = [
     (aten.scalar_tensor.default, (3,), {"dtype": torch.int64}),
     (aten.eye.m, (3, 4), {}),
     (aten.linspace.default, (0, 1, 7), {}),
+    (aten.linspace.Tensor_Tensor, (torch.tensor(-3), torch.tensor(4), 50), INT32),
+    (aten.linspace.Tensor_Scalar, (torch.tensor(4.5), -3, 7), INT32),
+    (aten.linspace.Scalar_Tensor, (-3.5, torch.tensor(-3), 1), INT32),
+    (aten.linspace.Tensor_Scalar, (torch.tensor(-1.5), 2, 6), {}),
     (aten.hann_window.default, (8,), {}),
     (aten.tril_indices.default, (3, 4), {}),
 ]
