@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 
@@ -87,6 +88,10 @@ _NOISE = re.compile(
     r"For more information|For extended logs|For more debugging|If you suspect"
     r"|For C\+\+|Caused by|\(unhinted:.*|The error above occurred"
 )
+_UNMET = re.compile(
+    r"Not all values of (\w+) = (axis \d+ of .+?) in the specified range (.+) satisfy the "
+    r"generated guard (.+)"
+)
 
 
 def explain(error: Exception, model: torch.nn.Module) -> TpuExportError:
@@ -125,9 +130,10 @@ def _dim_range(text: str, model: torch.nn.Module) -> DimRangeError:
     found = [
         line.strip()[2:] for line in text.splitlines() if line.strip().startswith("- ")
     ]
-    said = "; ".join(_in_words(line) for line in found) or shorten(text)
+    said = "; ".join(_once(map(_in_words, found))) or shorten(text)
     fixes = text.partition("Suggested fixes:")[2].strip().splitlines()
-    advice = [line.strip() for line in fixes if "=" in line and "Dim" in line]
+    # "n = 4*_n" belongs to "_n = Dim('_n', …)"; a number alone says that the axis is fixed.
+    advice = [line.strip() for line in fixes if "=" in line] if "Dim(" in text else []
     hint = PLAIN_NUMBER if "specialized" in text else UNPROVEN
     if advice:
         hint = "torch suggests: " + "; ".join(advice)
@@ -135,6 +141,20 @@ def _dim_range(text: str, model: torch.nn.Module) -> DimRangeError:
     if recurrent and "specialized" in text:
         hint = DYNAMIC_RNN
     return DimRangeError(f"the dynamic shapes do not hold: {said}", hint=hint)
+
+
+def _once(sentences: Iterable[str]) -> list[str]:
+    """Join the conditions of each dimension, for which torch has a sentence each."""
+    groups: dict[str, list[str]] = {}
+    for sentence in sentences:
+        match = _UNMET.fullmatch(sentence)
+        if match is None:
+            groups[sentence] = []
+            continue
+        name, axis, span, guard = match.groups()
+        who = f"not all of {name} = {axis} ({span}) satisfy "
+        groups.setdefault(who, []).append(guard.replace(axis, name))
+    return [who + ", ".join(guards) for who, guards in groups.items()]
 
 
 def _in_words(line: str) -> str:
