@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, Node
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
-from tpu_export.converters.stablehlo.location import scope
+from tpu_export.converters.stablehlo.location import scope, spoken
 from tpu_export.converters.stablehlo.rebinding import is_view
 
 aten = torch.ops.aten
@@ -68,7 +68,7 @@ def _make_plain(graph: Graph, node: Node) -> None:
     order = _row_major(value)
     if order is None or place < 0 or place + _last(size, stride) >= value.numel():
         raise UnsupportedOptionError(
-            f"as_strided reads memory between the elements of its input, at {scope(node)}",
+            f"as_strided reads memory between the elements of its input, at {spoken(scope(node))}",
             hint="call contiguous() before as_strided(), or index instead",
         )
     with graph.inserting_before(node):
