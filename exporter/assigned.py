@@ -56,6 +56,56 @@ def watched(module: nn.Module) -> Iterator[Assigned]:
 
 
 @contextmanager
+def written_buffers(module: nn.Module) -> Iterator[None]:
+    """Write what forward() assigns to buffers of submodules to the buffers themselves.
+
+    torch.export keeps such assignments for the root alone, and loses the others.
+    """
+    before: dict[str, Tensor | None] = {}
+
+    def enter(root: nn.Module, _: object) -> None:
+        before.update((path, held[name]) for path, name, held in _inner_buffers(root))
+
+    def leave(root: nn.Module, _: object, __: object) -> None:
+        assigned = [
+            (path, name, held, value.clone())
+            for path, name, held in _inner_buffers(root)
+            if (value := held[name]) is not before.get(path) and value is not None
+        ]
+        for path, name, held, value in assigned:
+            old = before.get(path)
+            if old is None or (old.shape, old.dtype) != (value.shape, value.dtype):
+                raise NotExportableError(
+                    f"forward() gives the buffer {path} another shape or dtype",
+                    hint="keep a buffer of one size, and write to a part of it",
+                )
+            old.copy_(value)
+            held[name] = old
+
+    handles = (
+        module.register_forward_pre_hook(enter),
+        module.register_forward_hook(leave),
+    )
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _inner_buffers(
+    root: nn.Module,
+) -> Iterator[tuple[str, str, dict[str, Tensor | None]]]:
+    """Return the path, the name and the holder of each buffer of a submodule.
+
+    By path: torch hands out another proxy of a shared submodule each time.
+    """
+    for path, owner in root.named_modules():
+        for name in list(owner._buffers) if path else ():
+            yield f"{path}.{name}", name, owner._buffers
+
+
+@contextmanager
 def as_buffers(module: nn.Module, places: list[Place]) -> Iterator[None]:
     """Make such attributes buffers inside the block: what is assigned to a buffer is state.
 

@@ -22,10 +22,11 @@ from torch.export._patches import (
 )
 from torch.fx.experimental import _config
 
-from tpu_export.exporter.assigned import as_buffers, watched
+from tpu_export.exporter.assigned import as_buffers, watched, written_buffers
 from tpu_export.exporter.entry import register_dataclasses
 from tpu_export.exporter.refusals import explain
 from tpu_export.exporter.symbolic_kernels import symbolic_kernels
+from tpu_export.runtime.errors import TpuExportError
 
 Shapes: TypeAlias = dict[str, object] | tuple[object, ...]
 Example: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
@@ -49,6 +50,8 @@ def trace(
     """
     try:
         return _export(module, example, shapes, strict)
+    except TpuExportError:
+        raise
     except Exception as error:  # torch documents no set of errors
         if "Constraints violated" not in str(error):
             raise explain(error, module) from error
@@ -72,13 +75,15 @@ def _export(
         if shapes is not None and not strict:
             stack.enter_context(_whole_recurrences(module))
             stack.enter_context(symbolic_kernels())
-        if not strict:
-            stack.enter_context(_registered_outputs(module))
-        assigned = stack.enter_context(watched(module))
         export = partial(
             torch.export.export,
             module, args, kwargs, dynamic_shapes=shapes, strict=strict,
         )  # fmt: skip
+        if strict:  # torch traces hooks too, and knows assignments itself
+            return export()
+        stack.enter_context(_registered_outputs(module))
+        stack.enter_context(written_buffers(module))
+        assigned = stack.enter_context(watched(module))
         program = export()
         if lost := assigned.lost(program):
             with as_buffers(module, lost):

@@ -1,0 +1,53 @@
+"""What forward() assigns to attributes and buffers is state, in submodules too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tpu_export.exporter.capture import capture
+from tpu_export.exporter.refusals import NotExportableError
+
+
+class Sum(nn.Module):
+    def __init__(self, *, buffer: bool) -> None:
+        super().__init__()
+        if buffer:
+            self.register_buffer("total", torch.zeros(3))
+        else:
+            self.total = torch.zeros(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total = self.total + x
+        return self.total * 2
+
+
+class Held(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.past = {"k": torch.zeros(3)}
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.past["k"] = self.past["k"] + x
+        return self.past["k"]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("buffer", [True, False])
+def test_assigned(check_module: Any, depth: int, buffer: bool) -> None:
+    module: nn.Module = Sum(buffer=buffer)
+    for _ in range(depth):
+        module = nn.Sequential(module)
+    check_module(module, (torch.ones(3),), calls=3)
+
+
+def test_a_tensor_replaced_in_a_dict_is_refused() -> None:
+    with pytest.raises(NotExportableError, match=r"self\.past\['k'\]"):
+        capture(Held(), (torch.ones(3),))
+
+
+def test_strict_still_captures(check_module: Any) -> None:
+    check_module(nn.Linear(3, 2), (torch.ones(1, 3),), strict=True)
