@@ -30,7 +30,7 @@ _OPERATORS: dict[type[ast.cmpop], str] = {
 }  # fmt: skip
 # torch asks of every size, and of products and strides, whether it is 0 or 1, and writes the
 # answer down: so an inequality that only sizes below 2 break is one of these.
-_ZERO_OR_ONE = re.compile(r"(!= [01]|>= 2|> 1)\Z")
+_ZERO_OR_ONE = re.compile(r"(!= [01]|>= 2|> 1)\Z|\A([01] !=|2 <=|1 <) ")
 _TWO = 2
 _DENSE, _FAR, _MANY = 16, 2**20, 50_000
 

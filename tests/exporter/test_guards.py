@@ -188,6 +188,8 @@ def test_guards_are_data() -> None:
         ("n <= 5000", DynamicDim("n", 1, None), True),
         ("n // 2 != 1", DynamicDim("n", 1, 9), False),
         ("n // 2 >= 2", DynamicDim("n", 1, 9), False),
+        ("1 < 2 * n // 2", DynamicDim("n", 1, 9), False),
+        ("1 <= n // 2", DynamicDim("n", 1, 9), True),
         ("4 * n != 4", DynamicDim("n", 1, 9), False),
         ("4 * n != 8", DynamicDim("n", 1, 9), True),
         ("n // 2 >= 1", DynamicDim("n", 1, 9), True),
