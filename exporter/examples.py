@@ -46,10 +46,8 @@ def independent(example: Example, module: torch.nn.Module) -> Example:
         if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
             continue
         if _memory(leaf) in taken:
-            leaves[i], copied = (
-                leaf.detach().clone().requires_grad_(leaf.requires_grad),
-                True,
-            )
+            leaves[i] = leaf.detach().clone().requires_grad_(leaf.requires_grad)
+            copied = True
         taken.add(_memory(leaves[i]))
     return tree_unflatten(leaves, spec) if copied else example
 

@@ -228,9 +228,9 @@ def linspace(
     first, last = (
         jnp.asarray(v).astype(kind).astype(jnp.float64) for v in (start, end)
     )
+    if steps == 1:
+        return first[None].astype(kind)
     n = jnp.arange(steps)
-    step = (last - first) / max(steps - 1, 1)
+    step = (last - first) / (steps - 1)
     low, high = first + step * n, last - step * (steps - 1 - n)
-    return jnp.where(n < steps // 2, low, jnp.where(steps > 1, high, first)).astype(
-        kind
-    )
+    return jnp.where(n < steps // 2, low, high).astype(kind)
