@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
+from statistics import median
 
 import torch
 from torch._ops import OpOverload
@@ -24,6 +25,7 @@ lowered, written as a `.tpuexe`, loaded, run on the CPU and compared with torch 
 * **pass**: right on every sample that was run. Random ops pass when shape and dtype are right.
 * **wrong**: it ran and a value, shape or dtype differs from torch's: the kind that must not be.
 * **refused**: an error of ours says why not. **failed**: any other failure.
+* Right on the samples that were run may be wrong on others: the tables say how many that were.
 * Percentages are of the entries that torch.export takes; the others have no say.
 
 An element is right when it is within tolerance of eager (float32: 1e-4 relative plus 2e-5), or
@@ -34,7 +36,8 @@ Measured with torch {torch}, jax {jax}.
 PEERS = """\
 ## Next to other exporters
 
-float32, torch 2.13.0. Theirs: up to three samples an op, through their exporters; ours: up to ten.
+float32, torch 2.13.0. Samples an op: theirs up to three, through their exporters; ours {each}
+(median).
 
 | exporter | right on all samples | silently wrong |
 | --- | --- | --- |
@@ -74,6 +77,11 @@ def share(counts: Mapping[str, int]) -> str:
     return f"{100 * counts.get('pass', 0) / seen:.1f} %" if seen else "–"
 
 
+def samples(entries: Iterable[Entry]) -> str:
+    """Return how many samples the entry in the middle was run on."""
+    return f"{median(sum(e['counts'].values()) for e in entries):g}"
+
+
 def total_table(suite: str, results: list[Entry]) -> str:
     """Return the totals of a suite, a line per dtype."""
     lines = []
@@ -84,8 +92,9 @@ def total_table(suite: str, results: list[Entry]) -> str:
         if part:
             names = ("pass", "wrong", "refused", "failed", "crashed", "not exportable")
             numbers = [str(counts.get(k, 0)) for k in names]
-            lines.append([dtype, str(len(part)), *numbers, share(counts)])
-    header = ["dtype", "entries", "pass", "wrong", "refused", "failed", "crashed",
+            size = [str(len(part)), samples(part)]
+            lines.append([dtype, *size, *numbers, share(counts)])
+    header = ["dtype", "entries", "median samples", "pass", "wrong", "refused", "failed", "crashed",
               "not exportable", "pass of exportable"]  # fmt: skip
     return rows(header, lines)
 
@@ -165,7 +174,7 @@ def page() -> str:
         INTRODUCTION.format(torch=version("torch"), jax=version("jax")),
         "## op_db\n", total_table("op", results),
         "## module_db\n", total_table("module", results),
-        PEERS.format(ours=share(counts), wrong=counts.get("wrong", 0)),
+        PEERS.format(ours=share(counts), wrong=counts.get("wrong", 0), each=samples(ops)),
         core_table(results),
         "## Everything that does not pass\n", failures(results),
         "## op_db, entry by entry\n", legend, matrix("op", results),

@@ -123,18 +123,21 @@ def _eigh(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _selected(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Of equal values any place is right: compare values, and what stands at the places."""
+    """Of equal values any place is right: compare values, if they stand at the places."""
     values, places, x, *_ = outputs
     for dim in range(x.dim()):
+        reduced = places.dim() < x.dim()
+        at, wanted = (t.unsqueeze(dim) if reduced else t for t in (places, values))
         fits = all(
-            places.dim() == x.dim() and (d == dim or places.shape[d] <= x.shape[d])
-            for d in range(x.dim())
-        )
-        if fits and bool((places < x.shape[dim]).all()):
-            found = torch.gather(x, dim, places)
-            if torch.equal(found, values):
-                return [values, found]
-    return [values, values] if places.dim() != x.dim() else [values]
+            at.shape[d] <= x.shape[d] for d in range(x.dim()) if d != dim
+        ) and bool((at < x.shape[dim]).all())
+        if fits and _same(torch.gather(x, dim, at), wanted):
+            return [values]
+    return [values, places]
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and bool(((a == b) | (a != a) & (b != b)).all())
 
 
 def _ordered(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -150,6 +153,7 @@ def _ordered(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 # Entries whose results are right in several ways -> what of them is unique.
 CANONICAL: dict[str, Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]] = {
     "kthvalue": _selected,
+    "mode": _selected,  # torch sorts more than 16 elements in no stable way
     "sort": _selected,
     "argsort": _ordered,
     "topk": _selected,

@@ -6,8 +6,10 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 from conformance.page import page
+from conformance.samples import CANONICAL
 from conformance.sweep import load_results, regressions, verdict
 from conformance.worker import run_entry
 
@@ -32,6 +34,19 @@ def test_entry_still_passes(entry: dict[str, str]) -> None:
 def test_the_page_is_fresh() -> None:
     recorded = Path(__file__).parents[2] / "docs" / "ops.md"
     assert recorded.read_text() == page(), "run `make docs`"
+
+
+def test_a_place_must_hold_the_value() -> None:
+    """Of several right places any passes, another does not."""
+    x, values = torch.tensor([[2, 1, 2], [0, 0, 5]]), torch.tensor([2, 0])
+    for places, good in (([0, 0], True), ([2, 1], True), ([1, 0], False)):
+        outputs = (values, torch.tensor(places), x)
+        found = CANONICAL["mode"](outputs)
+        assert (len(found) == 1) is good
+        assert (
+            len(CANONICAL["topk"]([t.unsqueeze(1) for t in outputs[:2]] + [x]))
+            == 2 - good
+        )
 
 
 def test_a_regression_is_an_entry_that_passed() -> None:
