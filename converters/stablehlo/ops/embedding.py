@@ -8,6 +8,7 @@ from jax import Array, lax
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.operands import widen
+from tpu_export.converters.stablehlo.ops.scattering import index_add
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -53,25 +54,34 @@ def _bag_of_each(indices: Array, offsets: Array) -> Array:
     return jnp.sum(offsets[None, :] <= places[:, None], axis=1, dtype=jnp.int32) - 1
 
 
-def _pooled(rows: Array, members: Array, mode: int) -> tuple[Array, Array]:
-    """Pool rows [N, D] by members [B, N]; return the bags [B, D] and their sizes [B].
+def _pooled(rows: Array, bag: Array, members: Array, mode: int) -> tuple[Array, Array]:
+    """Pool rows [N, D] by their bags [N]; return the bags [B, D] and their sizes [B].
 
-    Halves are pooled in float32, as torch does.
+    A product with members [B, N] would spread infinity and NaN to all bags: 0 times either is
+    NaN. Halves are pooled in float32, as torch does.
     """
+    bags = members.shape[0]
     counts = jnp.sum(members, axis=1, dtype=jnp.int64)
     if mode == MAX:
-        low = jnp.where(members[:, :, None], rows[None], -jnp.inf)
-        best = jnp.max(low, axis=1, initial=-jnp.inf)
-        return jnp.where(counts[:, None] > 0, best, 0), counts
-    sums = jnp.matmul(
-        members.astype(rows.dtype),
-        rows,
-        precision=lax.Precision.HIGHEST,
-        preferred_element_type=jnp.promote_types(rows.dtype, jnp.float32),
-    )
+        return jnp.where(counts[:, None] > 0, _greatest(rows, members), 0), counts
+    wide = widen(rows)
+    place = jnp.where(jnp.any(members, axis=0), bag, bags)  # the row of what is in none
+    empty = jnp.zeros((bags + 1, rows.shape[1]), wide.dtype)
+    sums = index_add(empty, 0, place, wide)[:bags]
     if mode == MEAN:
         sums = sums / jnp.maximum(counts, 1)[:, None].astype(sums.dtype)
     return sums, counts
+
+
+def _greatest(rows: Array, members: Array) -> Array:
+    """Return the maxima [B, D]; of NaNs torch lets only a bag's first row through."""
+    low = jnp.asarray(-jnp.inf, rows.dtype)
+    plain = jnp.where(rows != rows, low, rows)
+    best = jnp.max(jnp.where(members[:, :, None], plain, low), axis=1, initial=low)
+    if not rows.shape[0]:
+        return best
+    first = rows[jnp.argmax(members, axis=1)]
+    return jnp.where(first != first, first, best)
 
 
 @lowers(aten._embedding_bag.default)
@@ -94,7 +104,7 @@ def embedding_bag_core(
     members = bag[None, :] == lax.iota(jnp.int32, bags)[:, None]
     if padding_idx >= 0:
         members &= (indices != padding_idx)[None, :]
-    pooled, counts = _pooled(rows, members, mode)
+    pooled, counts = _pooled(rows, bag, members, mode)
     counts = counts.astype(offsets.dtype)
     largest = jnp.zeros((bags, weight.shape[1]) if mode == MAX else (bags,), bag.dtype)
     if mode == SUM and padding_idx < 0 and weight.dtype in _FAST:

@@ -65,7 +65,9 @@ def check_module(run_module: Any) -> Callable[..., Lowered]:
                 leaves = zip(*map(pytree.tree_leaves, (ours, theirs)), strict=True)
                 for mine, theirs_ in leaves:
                     if isinstance(theirs_, torch.Tensor):
-                        torch.testing.assert_close(to_torch(mine), theirs_, **limits)
+                        torch.testing.assert_close(
+                            to_torch(mine), theirs_, **limits, equal_nan=True
+                        )
         own = dict(buffers())
         held = {own[n].untyped_storage()._cdata for n in program.state if n in own}
         for name, buffer in own.items():

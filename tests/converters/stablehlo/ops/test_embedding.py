@@ -81,6 +81,58 @@ def test_weighted_halves_are_rounded_once(check_module, dtype):
     check_module(bag, (torch.tensor([0, 1]), torch.tensor([0]), weights))
 
 
+class _OddBags(torch.nn.Module):
+    """Bags over a table with rows of infinity and NaN, some of which nothing reads."""
+
+    def __init__(self, dtype=torch.float32, **options):
+        super().__init__()
+        rows = torch.randn(8, 3, dtype=dtype)
+        rows[1], rows[2], rows[3] = torch.nan, torch.inf, -torch.inf
+        self.table = torch.nn.Parameter(rows)
+        self.options = options
+
+    def forward(self, ids, offsets=None, scales=None):
+        bags = torch.nn.functional.embedding_bag
+        return bags(ids, self.table, offsets, per_sample_weights=scales, **self.options)
+
+
+ODD_BAGS = [
+    (torch.tensor([[0, 4], [1, 5], [5, 1], [2, 6], [3, 2], [3, 1], [7, 7]]),),
+    (torch.tensor([0, 4, 1, 2, 2, 3, 7, 5]), torch.tensor([0, 2, 3, 3, 5, 6, 6])),
+    (torch.tensor([0, 4, 2, 5, 6, 1]), torch.tensor([0, 2, 3, 5])),  # the last is used
+]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("args", ODD_BAGS)
+@pytest.mark.parametrize("padding_idx", [None, 1, 2])
+def test_odd_rows_stay_in_their_bags(check_module, mode, args, padding_idx):
+    check_module(_OddBags(mode=mode, padding_idx=padding_idx), args)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_odd_rows_and_the_last_offset(check_module, mode):
+    ids = torch.tensor([0, 4, 5, 2, 6, 1])
+    model = _OddBags(mode=mode, include_last_offset=True)
+    check_module(model, (ids, torch.tensor([0, 3, 4, 6])))
+
+
+def test_rows_behind_the_last_offset_are_in_no_bag(check_module):
+    """Torch says that there are none, and agrees with itself in this mode only."""
+    args = (torch.tensor([0, 4, 5, 6, 1, 2]), torch.tensor([0, 2, 4]))
+    check_module(_OddBags(mode="sum", include_last_offset=True), args)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    "weights", [[1.0, 0, 2, 1, 1], [torch.inf, 1, 1, torch.nan, 1]]
+)
+def test_odd_weights_stay_in_their_bags(check_module, dtype, weights):
+    scales = torch.tensor(weights, dtype=dtype)
+    args = (torch.tensor([0, 2, 4, 5, 6]), torch.tensor([0, 1, 2, 4]), scales)
+    check_module(_OddBags(dtype, mode="sum"), args)
+
+
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
 def test_one_hot(compare, shape):
     compare(aten.one_hot.default, torch.randint(0, 4, shape), 4)
