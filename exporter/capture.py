@@ -13,8 +13,9 @@ from torch.export import AdditionalInputs, ExportedProgram, ShapesCollection
 from torch.export.graph_signature import ConstantArgument
 from torch.utils._pytree import tree_leaves
 
+from tpu_export.converters.stablehlo.known_sizes import settle_sizes
 from tpu_export.converters.stablehlo.registry import Target
-from tpu_export.exporter.dims import check_ranges
+from tpu_export.exporter.dims import check_ranges, ones
 from tpu_export.exporter.entry import (
     bind,
     exportable,
@@ -24,6 +25,7 @@ from tpu_export.exporter.entry import (
 )
 from tpu_export.exporter.examples import example_of, independent
 from tpu_export.exporter.programs import load_program
+from tpu_export.exporter.questions import questions
 from tpu_export.exporter.shapes import Shapes, asked_leaves, for_torch, plain_shapes
 from tpu_export.exporter.signature import read_signature, user_arguments
 from tpu_export.exporter.storable import check_storable
@@ -124,19 +126,24 @@ def capture(
     if isinstance(model, str | Path):
         model = load_program(Path(model))
     given = (tuple(args), dict(kwargs or {}))
+    from tpu_export.exporter import edge_sizes  # edge_sizes builds on Captured
+
     if isinstance(model, ExportedProgram):
-        return _captured(model, name, example_of(model, given))
+        captured = _captured(model, name, example_of(model, given))
+        return edge_sizes.settle(captured)
     bound = bind(model, *given)
     register_dataclasses(given)
     register_annotated(model)
     with exportable(model) as module:
         shapes = plain_shapes(dynamic_shapes, module, *given)
         example = independent(given, module)
-        program = trace(module, example, for_torch(bound, shapes), strict=strict)
+        with questions() as asked:
+            program = trace(module, example, for_torch(bound, shapes), strict=strict)
     wanted = asked_leaves(bound, given[1], shapes)
     captured = _captured(program, name, given, wanted)
     check_ranges(wanted, captured.signature.dims)
-    return replace(captured, model_file=source_file(model), model=model)
+    captured = replace(captured, model_file=source_file(model), model=model)
+    return edge_sizes.settle(captured, asked, ones(wanted))
 
 
 def _captured(
@@ -145,6 +152,7 @@ def _captured(
     example: Example,
     wanted: Sequence[object] = (),
 ) -> Captured:
+    program = settle_sizes(program)
     signature, symbols = read_signature(program, name, wanted)
     check_storable(signature, program)
     return Captured(name, program, signature, symbols, None, example)

@@ -184,6 +184,17 @@ def bounds(program: ExportedProgram, names: DimNames) -> tuple[Dim, ...]:
     return tuple(dims)
 
 
+def ones(asked: Iterable[object]) -> set[str]:
+    """Return the names of the Dims that the user said begin at 1."""
+    dims = [
+        _root(d)
+        for part in asked
+        for d in axis_dims(part).values()
+        if isinstance(d, TorchDim)
+    ]
+    return {dim.__name__ for dim in dims if dim.min == 1}
+
+
 def check_ranges(asked: Iterable[object], dims: Sequence[Dim]) -> None:
     """Refuse a range of torch's that leaves out sizes which the user's Dims promise.
 

@@ -16,7 +16,7 @@ from tpu_export.parity.recorded import recorded
 from tpu_export.parity.references import compare, references
 from tpu_export.parity.report import ParityReport
 from tpu_export.parity.rungs import ProgramRung
-from tpu_export.parity.samples import Samples
+from tpu_export.parity.samples import Samples, empties
 from tpu_export.runtime.program import Program, load
 
 
@@ -60,12 +60,13 @@ def parity(
 def _buckets(
     program: Program, captured: Mapping[str, Captured]
 ) -> dict[str, list[Mapping[str, int]]]:
-    """Return the sizes that the artifact has executables for, besides the example's."""
+    """Return the sizes that the artifact has executables for, and 0 where it may be."""
     found = {}
     for name in captured.keys() & program.signatures.keys():
         example = captured[name].example_dims()
         sizes = [s for s in program[name].buckets if s.keys() == example.keys()]
-        found[name] = [s for s in sizes if s != example]
+        others = [*sizes, *(s for s in empties(captured[name]) if s not in sizes)]
+        found[name] = [s for s in others if s != example]
     return found
 
 

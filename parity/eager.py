@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.exporter.capture import Captured
+from tpu_export.exporter.restored import restored
 from tpu_export.runtime.signature import Tree
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -71,7 +71,7 @@ def run_eager(
         if buffer.untyped_storage()._cdata not in held  # else a view of what is state
     }
     watched = {**buffers, **state}
-    with _restored(captured, watched) as initial, torch.no_grad():
+    with restored(captured.eager, watched) as initial, torch.no_grad():
         for sample in samples:
             own = sample.clone()
             result = captured.eager(*own.args, **own.kwargs)
@@ -147,26 +147,3 @@ def _current(captured: Captured, name: str, tensor: torch.Tensor) -> torch.Tenso
     except AttributeError:
         return tensor
     return found if isinstance(found, torch.Tensor) else tensor
-
-
-@contextmanager
-def _restored(
-    captured: Captured, tensors: Mapping[str, torch.Tensor]
-) -> Iterator[Mapping[str, torch.Tensor]]:
-    """Give copies of tensors, and put back their values and all buffer slots after."""
-    values = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-    module = captured.eager
-    slots = (
-        [(m, dict(m._buffers)) for m in module.modules()]
-        if isinstance(module, torch.nn.Module)
-        else []
-    )
-    try:
-        yield values
-    finally:
-        for owner, buffers in slots:
-            owner._buffers.clear()
-            owner._buffers.update(buffers)
-        with torch.no_grad():
-            for name, tensor in tensors.items():
-                tensor.copy_(values[name])

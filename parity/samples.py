@@ -14,6 +14,16 @@ from tpu_export.runtime.signature import sizes_text
 Second = Callable[[Captured, int], Any]
 
 
+def empties(captured: Captured) -> list[Mapping[str, int]]:
+    """Return the example's sizes with each dimension 0 in turn, where it may be."""
+    example = captured.example_dims()
+    return [
+        {**example, dim.name: 0}
+        for dim in captured.signature.dims
+        if dim.minimum == 0 and example[dim.name] != 0
+    ]
+
+
 @dataclass(frozen=True)
 class Samples:
     """Makes the samples of a signature.

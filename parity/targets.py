@@ -17,7 +17,7 @@ from tpu_export.parity.litert import tflite
 from tpu_export.parity.references import Reference, compare, golden, references
 from tpu_export.parity.report import ParityRow
 from tpu_export.parity.rungs import ProgramRung
-from tpu_export.parity.samples import Samples
+from tpu_export.parity.samples import Samples, empties
 from tpu_export.runtime.artifact import ArtifactWriter, unpack
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.program import load
@@ -96,11 +96,12 @@ def tpuexe(job: Job) -> Iterator[Pending]:
 
 def _bucketed(job: Job) -> dict[str, list[Sizes]]:
     """Return the sizes to prove besides the example's, by signature."""
-    return {
-        name: compiled_sizes(captured, job.buckets)
-        for name, captured in job.signatures.items()
-        if set(job.buckets) & {dim.name for dim in captured.signature.dims}
-    }
+    sizes = {name: empties(captured) for name, captured in job.signatures.items()}
+    for name, captured in job.signatures.items():
+        if set(job.buckets) & {dim.name for dim in captured.signature.dims}:
+            buckets = compiled_sizes(captured, job.buckets)
+            sizes[name] = [*buckets, *(s for s in sizes[name] if s not in buckets)]
+    return sizes
 
 
 def _file(job: Job) -> Path:

@@ -34,7 +34,8 @@ def portable_callable(
     """
     names = sorted({n for s in (*spec.arguments, *spec.results) for n in _names(s)})
     symbols = export.symbolic_shape(", ".join(names)) if names else ()
-    variables = dict(zip(names, symbols, strict=True))
+    # JAX's variables are 1 or more, sizes 0 or more.
+    variables = {n: s - 1 for n, s in zip(names, symbols, strict=True)}
     arguments = tuple(_aval(slot, variables) for slot in spec.arguments)
     results = tuple(_aval(slot, variables) for slot in spec.results)
     n, m = len(arguments), len(results)

@@ -15,6 +15,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from torch.export import ExportedProgram
 
 from tpu_export.converters.stablehlo import context
+from tpu_export.converters.stablehlo.assertions import without_assertions
 from tpu_export.converters.stablehlo.bindings import Bindings, bind
 from tpu_export.converters.stablehlo.coverage import check_coverage
 from tpu_export.converters.stablehlo.hoist import Split, split
@@ -68,7 +69,7 @@ def lower(
     jaxpr, integers = narrow(traced.jaxpr, _arguments(traced), signature.dims)
     parts = split(jaxpr, len(bound.weights))
     spec, prepare_spec = _specs(parts, traced)
-    main = LoweredFunction(spec, _modules(parts.main, traced.target))
+    main = LoweredFunction(spec, _main_modules(parts.main, traced))
     prepare = None
     if parts.prepare is not None and prepare_spec is not None:
         modules = _modules(parts.prepare, traced.target)
@@ -225,6 +226,13 @@ def _specs(parts: Split, traced: _Traced) -> tuple[FunctionSpec, FunctionSpec | 
         return main, None
     raw = tuple(traced.weights[i] for i in parts.weights)
     return main, FunctionSpec(raw, tuple(prepared))
+
+
+def _main_modules(main: ClosedJaxpr, traced: _Traced) -> dict[str, bytes]:
+    modules = _modules(main, traced.target)
+    if all(dim.minimum for dim in traced.signature.dims):
+        return modules
+    return {name: without_assertions(module) for name, module in modules.items()}
 
 
 def _modules(closed: ClosedJaxpr, target: Target) -> dict[str, bytes]:

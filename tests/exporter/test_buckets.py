@@ -64,7 +64,7 @@ WRONG: dict[str, tuple[Any, str, str]] = {
     "unknown": ({"bach": [2]}, "no dynamic dimension 'bach'", "did you mean batch?"),
     "far": ({"x": [2]}, "no dynamic dimension 'x'", "dimensions are batch, tokens"),
     "too small": ({"batch": [1]}, "bucket batch=1 is outside 2 … 64", "holds for batch"),
-    "too large": ({"tokens": [8, 129]}, "bucket tokens=129 is outside 1 … 128", "wider"),
+    "too large": ({"tokens": [8, 129]}, "bucket tokens=129 is outside 0 … 128", "wider"),
     "no integer": ({"batch": [2, 4.0]}, "4.0 is no size of batch", "whole numbers"),
     "a bool": ({"batch": [True]}, "True is no size of batch", "whole numbers"),
     "twice": ({"batch": [4, 2, 4]}, "batch has the bucket 4 twice", "once"),

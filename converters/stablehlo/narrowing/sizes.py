@@ -19,9 +19,7 @@ class Sizes:
 
     def __init__(self, dims: Sequence[Dim]) -> None:
         self._dims = {
-            d.name: Interval(
-                max(d.minimum, 1), _ANY.high if d.maximum is None else d.maximum
-            )
+            d.name: Interval(d.minimum, _ANY.high if d.maximum is None else d.maximum)
             for d in dims
         }
         self.unbounded = [d.name for d in dims if d.maximum is None]
