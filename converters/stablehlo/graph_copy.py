@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+import torch
+from torch._guards import detect_fake_mode
 from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    TensorArgument,
+)
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
@@ -43,7 +52,41 @@ def changed(
     for spec, value in zip(signature.output_specs, output.args[0], strict=True):
         if isinstance(value, Node):
             spec.arg.name = value.name
-    return program._update(module, signature)
+    return updated(program, module, signature)
+
+
+def with_constants(
+    program: ExportedProgram, tensors: Mapping[str, torch.Tensor]
+) -> ExportedProgram:
+    """Return the program with further constants, before its first input; nothing reads them."""
+    module = _copied(program.graph_module)
+    signature = copy.deepcopy(program.graph_signature)
+    first = next(n for n in module.graph.nodes if n.op == "placeholder")
+    mode: Any = detect_fake_mode([n.meta.get("val") for n in module.graph.nodes])
+    specs = []
+    for name, tensor in tensors.items():
+        with module.graph.inserting_before(first):
+            node = module.graph.placeholder(name)
+        node.name = name
+        node.meta["val"] = mode.from_tensor(tensor, static_shapes=True)
+        argument = TensorArgument(name)
+        specs.append(InputSpec(InputKind.CONSTANT_TENSOR, argument, name))
+    signature.input_specs = [*specs, *signature.input_specs]
+    module.recompile()
+    constants = {**program.constants, **tensors}
+    return updated(program, module, signature, constants)
+
+
+def updated(
+    program: ExportedProgram,
+    module: GraphModule,
+    signature: ExportGraphSignature,
+    constants: Mapping[str, Any] | None = None,
+) -> ExportedProgram:
+    """Return the program with another graph; torch copies its own pytrees with a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        return program._update(module, signature, constants=constants)
 
 
 def _copied(module: GraphModule) -> GraphModule:

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jax.export import is_symbolic_dim
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jax.tree_util import tree_leaves
 
 from tpu_export.converters.stablehlo.inline import Atom, called, inlined, lookup
 
@@ -117,7 +119,8 @@ class _Known:
         for eqn in flat.equations:
             renamed = eqn.replace(invars=[lookup(v, names) for v in eqn.invars])
             operands = [v for v in renamed.invars if _is_var(v)]
-            if not eqn.effects and all(v in self.leaves for v in operands):
+            free = not eqn.effects and not _has_dimension(eqn)
+            if free and all(v in self.leaves for v in operands):
                 key = _key(renamed)
                 if key in seen:
                     names.update(zip(eqn.outvars, seen[key], strict=True))
@@ -130,6 +133,12 @@ class _Known:
             self.equations.append(renamed)
         self.results = [lookup(v, names) for v in flat.results]
         return self
+
+
+def _has_dimension(eqn: JaxprEqn) -> bool:
+    """Whether an equation needs a dynamic dimension, which prepare does not have."""
+    shapes = [size for v in eqn.outvars for size in getattr(v.aval, "shape", ())]
+    return any(map(is_symbolic_dim, tree_leaves((shapes, eqn.params))))
 
 
 def _key(eqn: JaxprEqn) -> object:

@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 
+from tpu_export.converters.stablehlo.graph_copy import updated
 from tpu_export.converters.stablehlo.rebinding import written_roots
 from tpu_export.runtime.errors import TpuExportError
 
@@ -40,7 +41,7 @@ def share_memory(program: ExportedProgram) -> ExportedProgram:
         SharedStorageError: tensors overlap, and none holds the others.
     """
     written = written_roots(program.graph)
-    names = _names(program)
+    names = stored_names(program)
     tensors = {node: stored(program, name) for node, name in names.items()}
     gone: set[str] = set()
     for group in _groups(tensors):
@@ -62,7 +63,7 @@ def share_memory(program: ExportedProgram) -> ExportedProgram:
     signature = copy.deepcopy(program.graph_signature)
     signature.input_specs = [s for s in signature.input_specs if s.arg.name not in gone]
     program.graph_module.recompile()
-    return program._update(program.graph_module, signature)
+    return updated(program, program.graph_module, signature)
 
 
 def stored(program: ExportedProgram, name: str) -> torch.Tensor:
@@ -73,7 +74,8 @@ def stored(program: ExportedProgram, name: str) -> torch.Tensor:
     return tensor.detach()
 
 
-def _names(program: ExportedProgram) -> dict[Node, str]:
+def stored_names(program: ExportedProgram) -> dict[Node, str]:
+    """Return the name of each placeholder that is a parameter, buffer or constant."""
     placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
     specs = zip(placeholders, program.graph_signature.input_specs, strict=True)
     return {n: s.target for n, s in specs if s.kind in STORED and s.target is not None}

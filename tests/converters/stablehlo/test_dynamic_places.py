@@ -133,6 +133,11 @@ TABLE: dict[str, tuple[Any, ...]] = {
                       x.index_select(0, i.argsort() % x.shape[0])),
         ({0: B, 1: T}, {0: S}), ((2, 3), (5,)), ((1, 1), (1,)), ((4, 5), (2,)),
     ),
+    "indexed: places that are stored": (
+        lambda x: (x[torch.tensor([0, -1])], x[:, torch.tensor([-1, 0, 0])],
+                   torch.index_put(x, (torch.tensor([-1, 0]),), x[0] * 2)),
+        TWO, *TWO_CALLS[:1], (2, 1), *TWO_CALLS[2:],
+    ),
     "indexed: pairs": (
         lambda x, i: x[rows(x), i.argsort() % x.shape[1]], ({0: B, 1: T}, {0: B}),
         ((2, 3), (2,)), ((1, 1), (1,)), ((4, 5), (4,)),
