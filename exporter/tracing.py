@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    redirect_stderr,
+)
 from functools import partial
 from typing import TypeAlias
 
@@ -41,8 +47,8 @@ def trace(
 ) -> ExportedProgram:
     """Export a module, or say why torch refuses.
 
-    When the sizes asked for do not hold, torch may have read too much into the example
-    (an axis of size 1 taken for a constant): a second attempt treats sizes as unknown.
+    Where torch refuses for a reason that another mode of its own has not, a second attempt
+    uses that mode.
 
     Raises:
         NotExportableError: torch.export refuses.
@@ -53,14 +59,27 @@ def trace(
     except TpuExportError:
         raise
     except Exception as error:  # torch documents no set of errors
-        if "Constraints violated" not in str(error):
+        mode = _other_mode(str(error))
+        if mode is None:
             raise explain(error, module) from error
         first = error
     try:
-        with _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+        with mode:
             return _export(module, example, shapes, strict)
     except Exception:
         raise explain(first, module) from first
+
+
+def _other_mode(refusal: str) -> AbstractContextManager[object] | None:
+    if "Constraints violated" in refusal:
+        # It may have read too much into the example: an axis of size 1 is not a constant.
+        return _config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
+    if re.search(
+        "during higher order op|call_function (cond|scan|while_loop)", refusal
+    ):
+        # Without gradients, bodies may write to what is around them and carry integers.
+        return torch.no_grad()
+    return None
 
 
 def _export(
@@ -69,6 +88,7 @@ def _export(
     args, kwargs = example
     with ExitStack() as stack:
         stack.enter_context(_quiet())
+        stack.enter_context(_same_modes())
         if shapes is not None:
             # Bodies of loops and branches that an earlier capture compiled hold for its sizes.
             torch._dynamo.reset()
@@ -119,6 +139,23 @@ def _registered_outputs(module: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+@contextmanager
+def _same_modes() -> Iterator[None]:
+    """Leave the process's modes as they were: forward() may switch one, and then fail."""
+    gradients = torch.is_grad_enabled()
+    casts = {
+        device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+        for device in ("cpu", "cuda")
+    }
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(gradients)
+        for device, (enabled, dtype) in casts.items():
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
 
 
 @contextmanager

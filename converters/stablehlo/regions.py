@@ -1,7 +1,8 @@
 """Regions of a mode, such as `with torch.no_grad()`, in line with what is around them.
 
-torch.export makes a graph of each region. A mode of gradients changes no value. Autocast
-casts what its ops take; the graph has the dtypes that come out, but not the casts.
+torch.export makes a graph of each region, unless it holds control flow: then calls that enter
+and leave the mode stay among the ops. A mode of gradients changes no value. Autocast casts
+what its ops take; the graph has the dtypes that come out, but not the casts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ aten = torch.ops.aten
 _HIGHER = torch.ops.higher_order
 _GRADIENTS = _HIGHER.wrap_with_set_grad_enabled
 _AUTOCAST = _HIGHER.wrap_with_autocast
-REGIONS = frozenset({_GRADIENTS, _AUTOCAST})
+_ENTER = torch.amp.autocast_mode._enter_autocast
+_EXIT = torch.amp.autocast_mode._exit_autocast
+_SWITCHES = frozenset({_ENTER, _EXIT, torch._C._set_grad_enabled})
+REGIONS = frozenset({_GRADIENTS, _AUTOCAST}) | _SWITCHES
 
 
 def inline_regions(module: GraphModule, autocast: torch.dtype | None = None) -> None:
@@ -32,19 +36,33 @@ def inline_regions(module: GraphModule, autocast: torch.dtype | None = None) -> 
         module: changed in place, as are the graphs in it.
         autocast: what the surroundings cast to.
     """
-    for node in list(module.graph.nodes):
-        if node.target in REGIONS:
-            _inline(module, node, autocast)
-        elif node.op == "get_attr" and not _is_region(node):
-            inner = attrgetter(str(node.target))(module)
-            if isinstance(inner, GraphModule):
-                inline_regions(inner, autocast)
-        elif autocast is not None and isinstance(node.target, OpOverload):
-            _cast(module.graph, node, autocast)
+    modes = [autocast]
+    nodes = list(module.graph.nodes)
+    for node in nodes:
+        if node.target is _ENTER:
+            _, dtype, enabled, _ = node.args
+            modes.append(dtype if enabled else None)
+        elif node.target is _EXIT:
+            modes.pop()
+        elif node.target in (_GRADIENTS, _AUTOCAST):
+            _inline(module, node, modes[-1])
+        else:
+            _spell_out(module, node, modes[-1])
+    for node in reversed(nodes):
+        if node.target in _SWITCHES:
+            module.graph.erase_node(node)
 
 
-def _is_region(attribute: Node) -> bool:
-    return any(user.target in REGIONS for user in attribute.users)
+def _spell_out(module: GraphModule, node: Node, autocast: torch.dtype | None) -> None:
+    """Cast what an op takes, or look into the bodies of control flow."""
+    if autocast is not None and isinstance(node.target, OpOverload):
+        _cast(module.graph, node, autocast)
+        return
+    for attribute in node.all_input_nodes:
+        if attribute.op == "get_attr":
+            body = attrgetter(str(attribute.target))(module)
+            if isinstance(body, GraphModule):
+                inline_regions(body, autocast)
 
 
 def _inline(module: GraphModule, node: Node, autocast: torch.dtype | None) -> None:

@@ -15,6 +15,7 @@ from torch import nn
 from torch.export import AdditionalInputs, Dim, ShapesCollection
 
 from tpu_export.exporter.capture import Captured, capture
+from tpu_export.exporter.refusals import NotExportableError
 from tpu_export.exporter.signature import UnsupportedValueError
 from tpu_export.runtime.signature import Dim as DynamicDim
 from tpu_export.runtime.signature import Tree
@@ -444,3 +445,28 @@ def test_values_no_artifact_can_hold(
 ) -> None:
     with pytest.raises(UnsupportedValueError, match=words):
         capture(function, (x,))
+
+
+class _Switches(nn.Module):
+    """Enters modes and leaves them on."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch.set_grad_enabled(False)
+        torch.autocast("cpu", dtype=torch.float16).__enter__()
+        return x @ x
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_modes_of_the_process_stay_as_they_were(*, strict: bool) -> None:
+    def modes() -> tuple[object, ...]:
+        cast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        return (torch.is_grad_enabled(), *cast)
+
+    before = modes()
+    with pytest.raises(NotExportableError):
+        capture(_Switches(), (torch.ones(2, 2),), strict=strict)
+    assert modes() == before
+    with torch.no_grad(), torch.autocast("cpu"):
+        inside = modes()
+        capture(nn.Linear(2, 2), (torch.ones(2, 2),), strict=strict)
+        assert modes() == inside

@@ -38,9 +38,43 @@ def no_grad(m: Any, x: torch.Tensor) -> Any:
     return y + 1, z
 
 
-@pytest.mark.parametrize("call", [autocast, no_grad])
+def branches(m: Any, x: torch.Tensor) -> Any:
+    """Torch leaves the calls that enter and leave a mode among the ops around a branch."""
+    before = m.linear(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = m.linear(x)
+        z = torch.cond(
+            x.sum() > 0, lambda x: m.linear(x), lambda x: m.linear(x) - 1, (x,)
+        )
+        with torch.autocast("cpu", enabled=False):
+            w = torch.cond(x.sum() > 0, lambda x: m.linear(x), lambda x: x - 1, (x,))
+    return before, y, z, w, m.linear(x)
+
+
+def branches_without_gradients(m: Any, x: torch.Tensor) -> Any:
+    with torch.no_grad():
+        y = torch.cond(x.sum() > 0, lambda x: m.linear(x), lambda x: x - 1, (x,))
+    return y, m.linear(x)
+
+
+def loop(m: Any, x: torch.Tensor) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return map_op(lambda row: m.linear(row) * 2, x)
+
+
+CALLS = [autocast, no_grad, branches, branches_without_gradients, loop]
+
+
+@pytest.mark.parametrize("call", CALLS)
 def test_regions(check_module: Any, call: Any) -> None:
-    check_module(Model(call), (torch.randn(3, 4),))
+    before = _modes()
+    x = torch.rand(3, 4)
+    check_module(Model(call), (x,), more=[(-x,)])
+    assert _modes() == before
+
+
+def _modes() -> tuple[object, ...]:
+    return (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
 
 
 def test_a_body_that_writes_in_place(check_module: Any) -> None:
