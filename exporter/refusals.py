@@ -28,6 +28,20 @@ class DimRangeError(TpuExportError):
 # Torch's words -> what to do about them; the first match wins.
 SUGGESTIONS: tuple[tuple[str, str], ...] = (
     (
+        r"Encountered input mutation during higher order",
+        "a scan or map cannot write to what is around it: return the new value from its "
+        "function, and write it after the op",
+    ),
+    (
+        r"Encountered aliasing during higher order",
+        "return x.clone() where the function of a loop returns what it was given",
+    ),
+    (
+        r"combine_mode='pointwise'",
+        'say combine_mode="generic": the artifact computes the same',
+    ),
+    (r"strides of the two|output stride", "end both branches with .contiguous()"),
+    (
         r"Could not guard on data-dependent|bool\(\)|__bool__",
         "a branch depends on tensor values: use torch.where or torch.cond, or "
         "torch._check() what you know of the value",
@@ -86,6 +100,7 @@ DEFAULT = (
 )
 _NOISE = re.compile(
     r"For more information|For extended logs|For more debugging|If you suspect"
+    r"|This higher order operator doesn't work"
     r"|For C\+\+|Caused by|\(unhinted:.*|The error above occurred"
 )
 _UNMET = re.compile(

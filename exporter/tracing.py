@@ -73,7 +73,10 @@ def trace(
 def _other_mode(refusal: str) -> AbstractContextManager[object] | None:
     if "Constraints violated" in refusal:
         # It may have read too much into the example: an axis of size 1 is not a constant.
-        return _config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
+        oblivious: AbstractContextManager[object] = _config.patch(  # type: ignore[attr-defined]
+            backed_size_oblivious=True
+        )
+        return oblivious
     if re.search(
         "during higher order op|call_function (cond|scan|while_loop)", refusal
     ):

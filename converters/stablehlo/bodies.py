@@ -12,18 +12,26 @@ from torch._guards import detect_fake_mode
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tpu_export.converters.stablehlo.branch_writes import show_writes
+from tpu_export.converters.stablehlo.hidden_writes import announce_batch_norms
 from tpu_export.converters.stablehlo.in_place import is_in_place
 from tpu_export.converters.stablehlo.rebinding import rebind
 
 
 def functional_bodies(module: GraphModule) -> None:
-    """Make the writes explicit in the graphs that a graph has; innermost first."""
+    """Make the writes explicit in the graphs that a graph has; innermost first.
+
+    What a branch or loop body writes to outside of it, the graph itself writes to then.
+    """
     for name, inner in list(module.named_children()):
         if not isinstance(inner, GraphModule):
             continue
         functional_bodies(inner)
-        if any(is_in_place(n.target) for n in inner.graph.nodes) and not rebind(inner):
+        announce_batch_norms(inner.graph)
+        writes = any(is_in_place(n.target) for n in inner.graph.nodes)
+        if writes and not rebind(inner):
             setattr(module, name, _functional(inner))
+    show_writes(module)
 
 
 def _functional(module: GraphModule) -> GraphModule:

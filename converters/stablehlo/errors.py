@@ -1,4 +1,4 @@
-"""The error of rules that meet an option which they cannot lower."""
+"""Errors that several files of the lowering raise."""
 
 from __future__ import annotations
 
@@ -9,3 +9,9 @@ class UnsupportedOptionError(TpuExportError):
     """An op has a rule, but not for this combination of arguments."""
 
     code = "TPX-0290"
+
+
+class UnsupportedWriteError(TpuExportError):
+    """What the model writes to memory cannot be told as values."""
+
+    code = "TPX-0208"

@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from tpu_export.converters.stablehlo.bodies import functional_bodies
+from tpu_export.converters.stablehlo.errors import UnsupportedWriteError
 from tpu_export.converters.stablehlo.graph_copy import changed, graphs, nodes
 from tpu_export.converters.stablehlo.hidden_aliases import show_aliases
 from tpu_export.converters.stablehlo.hidden_writes import announce, hides
@@ -24,7 +25,6 @@ from tpu_export.converters.stablehlo.rebinding import rebinding, trains
 from tpu_export.converters.stablehlo.regions import REGIONS, inline_regions
 from tpu_export.converters.stablehlo.shared_memory import share_memory
 from tpu_export.converters.stablehlo.strides import STRIDED, plain_strides
-from tpu_export.runtime.errors import TpuExportError
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,6 @@ class Functional:
     program: ExportedProgram
     same: Mapping[Node, Node] = field(default_factory=dict)
     written: tuple[Node, ...] = ()
-
-
-class UnsupportedWriteError(TpuExportError):
-    """What the model writes to memory cannot be told as values."""
-
-    code = "TPX-0208"
 
 
 def functionalize(program: ExportedProgram) -> Functional:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -22,13 +23,27 @@ def announce(graph: Graph) -> None:
             _say(graph, node)
 
 
+def announce_batch_norms(graph: Graph) -> None:
+    """Do so for batch_norm in a body; torch knows what it writes in whole programs only."""
+    for node in list(graph.nodes):
+        if node.target is aten.batch_norm.default and _updates(node):
+            node.target = aten._native_batch_norm_legit.default
+            node.args = node.args[:8]
+            with graph.inserting_after(node):
+                first = graph.call_function(operator.getitem, (node, 0))
+            first.meta = dict(node.meta)
+            node.replace_all_uses_with(first)
+            first.args = (node, 0)
+
+
 def hides(node: Node) -> bool:
     """Whether the node writes running statistics, unknown to torch."""
-    return (
-        node.target in (aten.instance_norm.default, aten.native_batch_norm.default)
-        and isinstance(node.args[RUNNING_MEAN], Node)
-        and bool(node.args[TRAINING])
-    )
+    hiding = (aten.instance_norm.default, aten.native_batch_norm.default)
+    return node.target in hiding and _updates(node)
+
+
+def _updates(node: Node) -> bool:
+    return isinstance(node.args[RUNNING_MEAN], Node) and bool(node.args[TRAINING])
 
 
 def _say(graph: Graph, node: Node) -> None:

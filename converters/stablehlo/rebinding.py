@@ -85,8 +85,8 @@ def is_view(node: Node) -> bool:
     return schema is not None and any(r.alias_info for r in schema.returns)
 
 
-def written_roots(graph: Graph) -> set[Node]:
-    """Return what is written to, by itself or through views."""
+def written_roots(graph: Graph, after: Node | None = None) -> set[Node]:
+    """Return what is written to, by itself or through views; after a node, if one is given."""
     root: dict[Node, Node] = {}
     found: set[Node] = set()
     for node in graph.nodes:
@@ -97,6 +97,8 @@ def written_roots(graph: Graph) -> set[Node]:
         if (targets or is_view(node)) and node.all_input_nodes:
             first = node.all_input_nodes[0]
             root[node] = root.get(first, first)
+        if node is after:
+            found.clear()
     return found
 
 

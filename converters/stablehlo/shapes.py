@@ -6,19 +6,30 @@ Only the shapes of inputs are translated; every later shape is JAX's own.
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import torch
-from jax import export
+from jax import Array, export
 
-from tpu_export.converters.stablehlo.reals import OPERATORS, real, whole, whole_up
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
+from tpu_export.converters.stablehlo.reals import OPERATORS, Real, real, whole, whole_up
 from tpu_export.runtime.expressions import FUNCTIONS, evaluate
 from tpu_export.runtime.signature import Dim, TensorSpec
 
+_COMPARISONS = (
+    operator.eq,
+    operator.ne,
+    operator.lt,
+    operator.le,
+    operator.gt,
+    operator.ge,
+)
 PYTHON_OPS: dict[object, Callable[..., Any]] = {
     torch.sym_max: lambda a, b: jax.core.max_dim(a, b),
     torch.sym_min: lambda a, b: jax.core.min_dim(a, b),
@@ -26,12 +37,35 @@ PYTHON_OPS: dict[object, Callable[..., Any]] = {
     operator.floordiv: lambda a, b: _quotient(a, b),
     torch.sym_float: real,
     torch.sym_int: whole,
-    torch.sym_not: operator.not_,
+    **{op: lambda a, b, op=op: _compared(op, a, b) for op in _COMPARISONS},
+    torch.sym_not: lambda c: jnp.logical_not(c) if isinstance(c, Array) else not c,
     math.trunc: whole,
     math.floor: whole,
     math.ceil: whole_up,
-    torch.sym_ite: lambda c, a, b: a if c else b,
+    torch.sym_ite: lambda c, a, b: _chosen(c, a, b),
 }
+
+
+def _compared(op: Callable[..., Any], a: Any, b: Any) -> Any:
+    """Compare sizes: a bool where their ranges decide it, else a value of the call."""
+    if not any(export.is_symbolic_dim(x) or isinstance(x, Real) for x in (a, b)):
+        return op(a, b)
+    if not any(isinstance(x, Real) for x in (a, b)):
+        with contextlib.suppress(jax.errors.InconclusiveDimensionOperation):
+            if op not in (operator.eq, operator.ne):
+                return op(a, b)
+            # JAX's own == is False where it cannot tell.
+            return bool(a < b or a > b) == (op is operator.ne)
+    return op(jnp.asarray(a), jnp.asarray(b))
+
+
+def _chosen(condition: Any, a: Any, b: Any) -> Any:
+    if isinstance(condition, Array):
+        message = "a size that one of the call's own sizes chooses"
+        raise UnsupportedOptionError(
+            message, hint="give the Dims a range (min=, max=) that decides it"
+        )
+    return a if condition else b
 
 
 def _quotient(a: Any, b: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tpu_export.converters.stablehlo.functional import UnsupportedWriteError
+from tpu_export.converters.stablehlo.errors import UnsupportedWriteError
 from tpu_export.exporter.refusals import NotExportableError
 
 
