@@ -16,8 +16,9 @@ from torch.export import ExportedProgram
 
 from tpu_export.exporter.refusals import NotExportableError
 
-# The module that has the attribute, the attribute, and the key where it is a list or dict.
-Place: TypeAlias = tuple[nn.Module, str, object]
+# The path of the module that has the attribute, the attribute, and the key where it is a list
+# or dict. By path: torch hands out proxies of modules, another one of a shared one each time.
+Place: TypeAlias = tuple[str, str, object]
 _OWN = frozenset(vars(nn.Module()))  # _parameters, _buffers, …
 
 
@@ -96,10 +97,7 @@ def written_buffers(module: nn.Module) -> Iterator[None]:
 def _inner_buffers(
     root: nn.Module,
 ) -> Iterator[tuple[str, str, dict[str, Tensor | None]]]:
-    """Return the path, the name and the holder of each buffer of a submodule.
-
-    By path: torch hands out another proxy of a shared submodule each time.
-    """
+    """Return the path, the name and the holder of each buffer of a submodule."""
     for path, owner in root.named_modules():
         for name in list(owner._buffers) if path else ():
             yield f"{path}.{name}", name, owner._buffers
@@ -112,16 +110,18 @@ def as_buffers(module: nn.Module, places: list[Place]) -> Iterator[None]:
     Raises:
         NotExportableError: one is in a list or dict, which cannot hold a buffer.
     """
-    names = {id(m): name for name, m in module.named_modules()}
-    for owner, name, key in places:
+    for path, name, key in places:
         if key is not None:
-            path = ".".join(filter(None, ("self", names[id(owner)], name)))
+            said = ".".join(filter(None, ("self", path, name)))
             raise NotExportableError(
-                f"forward() replaces the tensor {path}[{key!r}], which the next call reads",
+                f"forward() replaces the tensor {said}[{key!r}], which the next call reads",
                 hint="register it with register_buffer() and assign or write to that: "
                 "a tensor in a list or dict is a constant of the graph",
             )
-    kept = [(owner, name, owner.__dict__.pop(name)) for owner, name, _ in places]
+    found = dict.fromkeys(
+        (module.get_submodule(path), name) for path, name, _ in places
+    )
+    kept = [(owner, name, owner.__dict__.pop(name)) for owner, name in found]
     for owner, name, tensor in kept:
         owner.register_buffer(name, tensor, persistent=False)
     try:
@@ -133,14 +133,14 @@ def as_buffers(module: nn.Module, places: list[Place]) -> Iterator[None]:
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[Place, Tensor]]:
-    for owner in module.modules():
+    for path, owner in module.named_modules(remove_duplicate=False):
         for name, value in vars(owner).items():
             if name in _OWN:
                 continue
             if isinstance(value, Tensor):
-                yield (owner, name, None), value
+                yield (path, name, None), value
             elif isinstance(value, list | dict):
                 items = enumerate(value) if isinstance(value, list) else value.items()
                 for key, item in items:
                     if isinstance(item, Tensor):
-                        yield (owner, name, key), item
+                        yield (path, name, key), item

@@ -51,3 +51,27 @@ def test_a_tensor_replaced_in_a_dict_is_refused() -> None:
 
 def test_strict_still_captures(check_module: Any) -> None:
     check_module(nn.Linear(3, 2), (torch.ones(1, 3),), strict=True)
+
+
+class Twice(nn.Module):
+    """A submodule under two names, which torch traces by proxies of modules."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.first = inner
+        self.second = nn.ModuleList([inner])
+        self.scale = {"by": torch.tensor(3.0)}
+        self.shift = [torch.tensor(1.0)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x) * self.scale["by"]
+        return self.second[0](y) + self.shift[0]
+
+
+@pytest.mark.parametrize("buffer", [True, False])
+def test_assigned_in_a_shared_submodule(check_module: Any, buffer: bool) -> None:
+    check_module(Twice(Sum(buffer=buffer)), (torch.ones(3),), calls=3)
+
+
+def test_beside_a_shared_submodule_nothing_is_assigned(check_module: Any) -> None:
+    check_module(Twice(nn.Linear(3, 3)), (torch.ones(3),), calls=2)
