@@ -13,6 +13,7 @@ from jax import Array, lax
 
 from tpu_export.converters.stablehlo.operands import spread, widen
 from tpu_export.converters.stablehlo.registry import lowers
+from tpu_export.converters.stablehlo.weighted import Weights, weighted_sum
 
 aten = torch.ops.aten
 
@@ -46,14 +47,8 @@ def _mean_by_product(x: Array, dim: int, out: int) -> Array:
     size = x.shape[dim]
     rows, cols = jnp.arange(out)[:, None], jnp.arange(size)[None, :]
     member = (cols >= rows * size // out) & (cols < -(-(rows + 1) * size // out))
-    weights = member / jnp.sum(member, axis=1, keepdims=True)
-    y = lax.dot_general(
-        x,
-        weights.astype(x.dtype),
-        (((dim,), (1,)), ((), ())),
-        precision=lax.Precision.HIGHEST,
-    )
-    return jnp.moveaxis(y, -1, dim)
+    share = 1 / jnp.sum(member, axis=1, keepdims=True)
+    return weighted_sum(x, dim, Weights.of([(member, share)]))
 
 
 def _avg(x: Array, output_size: Sequence[int], *, rank: int) -> Array:

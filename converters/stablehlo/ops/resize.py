@@ -12,14 +12,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import torch
-from jax import Array, lax
+from jax import Array
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.operands import widen
 from tpu_export.converters.stablehlo.ops.resize_uint8 import fixed_point
-from tpu_export.converters.stablehlo.ops.resize_weights import Scaling, axis_matrix
+from tpu_export.converters.stablehlo.ops.resize_weights import Scaling, axis_weights
 from tpu_export.converters.stablehlo.reals import scaled_size
 from tpu_export.converters.stablehlo.registry import lowers
+from tpu_export.converters.stablehlo.weighted import weighted_sum
 
 aten = torch.ops.aten
 
@@ -47,13 +48,6 @@ def _repeated(x: Array, dim: int, times: int) -> Array:
     return spread.reshape(*x.shape[:dim], x.shape[dim] * times, *x.shape[dim + 1 :])
 
 
-def _matrix_axis(x: Array, dim: int, matrix: Array) -> Array:
-    dims = (((dim,), (1,)), ((), ()))
-    highest = lax.Precision.HIGHEST
-    y = lax.dot_general(x, matrix.astype(x.dtype), dims, precision=highest)
-    return jnp.moveaxis(y, -1, dim)
-
-
 def _interpolate(
     x: Array,
     output_size: Sequence[int],
@@ -71,9 +65,9 @@ def _interpolate(
     first = x.ndim - len(output_size)
     for dim, (out, scale) in enumerate(zip(output_size, scales, strict=True), first):
         scaling = Scaling(x.shape[dim], out, align_corners, scale, np.dtype(y.dtype))
-        matrix = axis_matrix(scaling, kind, copies=kind != "cubic")
-        if matrix is not None:
-            y = _matrix_axis(y, dim, jnp.asarray(matrix))
+        weights = axis_weights(scaling, kind, copies=kind != "cubic")
+        if weights is not None:
+            y = weighted_sum(y, dim, weights)
     return y.astype(x.dtype)
 
 

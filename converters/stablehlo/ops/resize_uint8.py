@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.ops.resize_weights import Scaling, axis_matrix
+from tpu_export.converters.stablehlo.ops.resize_weights import Scaling, axis_weights
 
 _MOST_BITS = 22
 _EXACT_TAPS = 2**24 // 255**2  # products of bytes whose sum float32 holds
@@ -30,9 +30,11 @@ def fixed_point(
     axes = zip(range(x.ndim - 2, x.ndim), output_size, scales, strict=True)
     for dim, out, scale in reversed(list(axes)):
         scaling = Scaling(x.shape[dim], out, align_corners, scale, np.dtype(np.float64))
-        matrix = axis_matrix(scaling, kind, copies=True)
-        if matrix is not None:
-            x = _resized(x, dim, *_rounded(matrix, np if scaling.static else jnp))
+        weights = axis_weights(scaling, kind, copies=True)
+        if weights is not None:
+            x = _resized(
+                x, dim, *_rounded(weights.values, np if scaling.static else jnp)
+            )
     return x
 
 

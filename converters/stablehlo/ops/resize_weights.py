@@ -1,13 +1,16 @@
-"""How far one axis is resized, and the matrix that does it: [out, size]."""
+"""How far one axis is resized, and the weights that do it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+
+from tpu_export.converters.stablehlo.weighted import Weights
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Scaling:
         return self.places(0.5) * self.step - self.dtype.type(0.5)
 
 
-def _linear_matrix(scaling: Scaling) -> Any:
+def _linear_matrix(scaling: Scaling) -> Weights:
     xp: Any = np if scaling.static else jnp
     source = xp.maximum(scaling.source(), 0)
     low = xp.minimum(xp.floor(source).astype(np.int32), scaling.size - 1)
@@ -65,12 +68,11 @@ def _linear_matrix(scaling: Scaling) -> Any:
     return _taps(scaling, [(low, 1 - weight), (high, weight)])
 
 
-def _taps(scaling: Scaling, taps: Sequence[tuple[Any, Any]]) -> Any:
-    """Return the matrix [out, size] that sums weighted elements."""
+def _taps(scaling: Scaling, taps: Sequence[tuple[Any, Any]]) -> Weights:
+    """Return the weights of sums that read one element a tap: its place [out], its weight."""
     xp: Any = np if scaling.static else jnp
     cols = xp.arange(scaling.size)[None, :]
-    parts = [xp.where(cols == i[:, None], w[:, None], 0) for i, w in taps]
-    return sum(parts[1:], start=parts[0])
+    return Weights.of([(cols == i[:, None], w[:, None]) for i, w in taps])
 
 
 def _cubic(distance: Any, a: float, xp: Any) -> Any:
@@ -80,7 +82,7 @@ def _cubic(distance: Any, a: float, xp: Any) -> Any:
     return xp.where(d <= 1, near, xp.where(d < 2, far, 0))
 
 
-def _cubic_matrix(scaling: Scaling) -> Any:
+def _cubic_matrix(scaling: Scaling) -> Weights:
     xp: Any = np if scaling.static else jnp
     source = scaling.source()
     base = xp.floor(source)
@@ -90,10 +92,10 @@ def _cubic_matrix(scaling: Scaling) -> Any:
     return _taps(scaling, list(zip(places, weights, strict=True)))
 
 
-def _antialiased(cubic: bool) -> Callable[[Scaling], Any]:
+def _antialiased(cubic: bool) -> Callable[[Scaling], Weights]:
     reach = 2.0 if cubic else 1.0
 
-    def matrix(scaling: Scaling) -> Any:
+    def matrix(scaling: Scaling) -> Weights:
         xp: Any = np if scaling.static else jnp
         step = scaling.step
         wide = xp.maximum(step, 1)
@@ -105,14 +107,14 @@ def _antialiased(cubic: bool) -> Callable[[Scaling], Any]:
         distance = (cols - centre[:, None] + 0.5) / wide
         tent = xp.maximum(1 - xp.abs(distance), 0)
         weight = _cubic(distance, -0.5, xp) if cubic else tent
-        weight = xp.where((cols >= first) & (cols < last), weight, 0)
-        total = xp.sum(weight, axis=1, keepdims=True)
-        return weight / xp.where(total == 0, 1, total)
+        inside = (cols >= first) & (cols < last)
+        total = xp.sum(xp.where(inside, weight, 0), axis=1, keepdims=True)
+        return Weights.of([(inside, weight / xp.where(total == 0, 1, total))])
 
     return matrix
 
 
-_MATRICES: dict[str, Callable[[Scaling], Any]] = {
+_MATRICES: dict[str, Callable[[Scaling], Weights]] = {
     "linear": _linear_matrix,
     "cubic": _cubic_matrix,
     "linear_aa": _antialiased(cubic=False),
@@ -120,7 +122,7 @@ _MATRICES: dict[str, Callable[[Scaling], Any]] = {
 }
 
 
-def axis_matrix(scaling: Scaling, kind: str, copies: bool) -> Any | None:
+def axis_weights(scaling: Scaling, kind: str, copies: bool) -> Weights | None:
     """Return the weights [out, size], or None where the axis stays as it is.
 
     Args:
@@ -135,4 +137,5 @@ def axis_matrix(scaling: Scaling, kind: str, copies: bool) -> Any | None:
     if scaling.static or not copies:
         return weights
     same = jnp.arange(scaling.out)[:, None] == jnp.arange(scaling.size)[None, :]
-    return jnp.where(scaling.keeps_size, same, weights)
+    kept = Weights.of([(same, jnp.ones((), scaling.dtype))])
+    return Weights(*map(partial(jnp.where, scaling.keeps_size), kept, weights))

@@ -22,10 +22,11 @@ CUBIC = -0.75
 
 
 class Tap(NamedTuple):
-    """One neighbour along one axis: its index and its weight, 0 where outside."""
+    """One neighbour along one axis: its index, its weight, and whether it is there."""
 
     place: Array
     weight: Array
+    inside: Array
 
 
 def _denormalized(place: Array, size: int, align_corners: bool) -> Array:
@@ -53,7 +54,7 @@ def _bounded(place: Array, size: int, padding: int, align_corners: bool) -> Arra
 def _tap(place: Array, weight: Array, size: int) -> Tap:
     inside = (place >= 0) & (place <= size - 1)
     index = jnp.clip(place, 0, size - 1).astype(jnp.int32)
-    return Tap(index, jnp.where(inside, weight, 0))
+    return Tap(index, weight, inside)
 
 
 def _cubic_weight(distance: Array) -> Array:
@@ -109,11 +110,14 @@ def grid_sampler(
 def _term(
     table: Array, batch: Array, taps: Sequence[Tap], sizes: Sequence[int]
 ) -> Array:
-    """Return the rows [N, ..., C] of one neighbour, weighted."""
-    row, weight = batch, jnp.ones((), table.dtype)
+    """Return the rows [N, ..., C] of one neighbour, weighted; 0 where it is outside."""
+    row = batch
     for tap, size in zip(taps, sizes, strict=True):
-        row, weight = row * size + tap.place, weight * tap.weight
-    return jnp.take(table, row, axis=0, mode="clip") * weight[..., None]
+        row = row * size + tap.place
+    weight = reduce(jnp.multiply, [tap.weight for tap in taps])
+    inside = reduce(jnp.logical_and, [tap.inside for tap in taps])
+    value = jnp.take(table, row, axis=0, mode="clip") * weight[..., None]
+    return jnp.where(inside[..., None], value, 0)
 
 
 @lowers(aten.affine_grid_generator.default)

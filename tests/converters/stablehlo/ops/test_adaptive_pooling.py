@@ -34,6 +34,14 @@ def test_bfloat16(compare):
     compare(aten.adaptive_avg_pool2d.default, x, [3, 1])
 
 
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize(("size", "out"), [(100, 48), (9, 4)])
+def test_what_is_not_finite_stays_in_its_windows(compare, value, size, out):
+    x = torch.randn(2, 3, size)
+    x[0, 1, 5] = x[1, 2, -1] = value
+    compare(aten.adaptive_avg_pool1d.default, x, [out])
+
+
 def test_ties_give_the_first_place(compare):
     compare(aten.adaptive_max_pool2d.default, torch.zeros(1, 1, 5, 5), [2, 3])
 

@@ -72,6 +72,21 @@ IMAGES = [
     "_upsample_bilinear2d_aa",
     "_upsample_bicubic2d_aa",
 ]
+ODD = [torch.inf, -torch.inf, torch.nan]
+
+
+@pytest.mark.parametrize("name", ["upsample_linear1d", *IMAGES])
+@pytest.mark.parametrize("align_corners", [True, False])
+def test_what_is_not_finite_stays_where_it_is_read(compare, name, align_corners):
+    """Torch reads neighbours by a weight of 0 too, which gives NaN."""
+    rank = 1 if "1d" in name else 2
+    x = torch.randn(1, 4, *[6] * rank)
+    for channel, values in enumerate([ODD[:1], ODD[1:2], ODD[2:], ODD[:2]]):
+        for step, value in enumerate(values):
+            x[(0, channel, *[2 + step] * rank)] = value
+    x[(0, 0, *[5] * rank)] = torch.inf
+    for size in (5, 9, 11):
+        compare(getattr(aten, name).default, x, [size] * rank, align_corners, tol=TOL)
 
 
 @pytest.mark.parametrize("name", IMAGES)

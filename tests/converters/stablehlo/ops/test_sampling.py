@@ -26,6 +26,19 @@ def test_grid_sampler_3d(compare, mode, padding, align_corners):
 
 
 @pytest.mark.parametrize("align_corners", [True, False])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize(("rank", "mode"), [(2, 0), (2, 1), (2, 2), (3, 0), (3, 1)])
+def test_what_is_not_finite_is_read_inside_only(
+    compare, mode, rank, padding, align_corners
+):
+    x = torch.randn(1, 2, *[4] * rank)
+    x[0, 0, 0], x[0, 1, 3] = torch.inf, torch.nan
+    grid = torch.rand(1, *[5] * rank, rank) * 5 - 2.5
+    op = aten.grid_sampler.default
+    compare(op, x, grid, mode, padding, align_corners, tol=TOL)
+
+
+@pytest.mark.parametrize("align_corners", [True, False])
 @pytest.mark.parametrize("size", [[2, 3, 5, 6], [2, 3, 1, 6], [2, 1, 3, 4, 5]])
 def test_affine_grid(compare, size, align_corners):
     rank = len(size) - 2
