@@ -26,10 +26,12 @@ from tpu_export.exporter.entry import (
 from tpu_export.exporter.examples import example_of, independent
 from tpu_export.exporter.programs import load_program
 from tpu_export.exporter.questions import questions
+from tpu_export.exporter.refusals import NotExportableError
 from tpu_export.exporter.shapes import Shapes, asked_leaves, for_torch, plain_shapes
 from tpu_export.exporter.signature import read_signature, user_arguments
 from tpu_export.exporter.storable import check_storable
 from tpu_export.exporter.tracing import trace
+from tpu_export.exporter.transforms import LOST, lost_argument
 from tpu_export.runtime.dims import solve_dims
 from tpu_export.runtime.signature import Signature
 
@@ -129,6 +131,11 @@ def capture(
     from tpu_export.exporter import edge_sizes  # edge_sizes builds on Captured
 
     if isinstance(model, ExportedProgram):
+        if lost := lost_argument(model):
+            raise NotExportableError(
+                f"in the graph of torch.export, {lost} {LOST}",
+                hint="capture the nn.Module itself, not torch's program of it",
+            )
         captured = _captured(model, name, example_of(model, given))
         return edge_sizes.settle(captured)
     bound = bind(model, *given)

@@ -10,6 +10,7 @@ from types import FrameType
 
 import torch
 
+from tpu_export.exporter.transforms import TRANSFORM
 from tpu_export.runtime.errors import TpuExportError
 
 
@@ -79,7 +80,11 @@ SUGGESTIONS: tuple[tuple[str, str], ...] = (
         r"derived min value|inconsistent min",
         "give the Dim min= and max= for which every size that is derived from it is positive",
     ),
-    (r"vmap|functorch", "torch.func transforms inside forward() need strict=True"),
+    (
+        rf"vmap|{TRANSFORM.pattern}",
+        "torch.export cannot follow this use of torch.func or torch.autograd inside "
+        "forward(): write the derivative out with torch's ops, or take it outside of the model",
+    ),
 )
 DYNAMIC_RNN = (
     "torch unrolls LSTM and GRU over a fixed number of steps: leave the time axis "

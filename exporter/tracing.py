@@ -1,6 +1,6 @@
 """torch.export, called so that as many models as possible are captured.
 
-Private switches of torch are used in this file and in symbolic_kernels.py only.
+Private switches of torch are used in this file, transforms.py and symbolic_kernels.py only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import (
     AbstractContextManager,
     ExitStack,
     contextmanager,
+    nullcontext,
     redirect_stderr,
 )
 from functools import partial
@@ -26,12 +27,14 @@ from torch.export._patches import (
     register_gru_while_loop_decomposition,
     register_lstm_while_loop_decomposition,
 )
+from torch.export._trace import _export as export_after_dispatch
 from torch.fx.experimental import _config
 
 from tpu_export.exporter.assigned import as_buffers, watched, written_buffers
 from tpu_export.exporter.entry import register_dataclasses
 from tpu_export.exporter.refusals import explain
 from tpu_export.exporter.symbolic_kernels import symbolic_kernels
+from tpu_export.exporter.transforms import TRANSFORM, same_transforms, whole
 from tpu_export.runtime.errors import TpuExportError
 
 Shapes: TypeAlias = dict[str, object] | tuple[object, ...]
@@ -59,13 +62,14 @@ def trace(
     except TpuExportError:
         raise
     except Exception as error:  # torch documents no set of errors
-        mode = _other_mode(str(error))
+        lost = TRANSFORM.search(str(error)) is not None
+        mode = nullcontext() if lost else _other_mode(str(error))
         if mode is None:
             raise explain(error, module) from error
         first = error
     try:
         with mode:
-            return _export(module, example, shapes, strict)
+            return _export(module, example, shapes, strict, pre_dispatch=not lost)
     except Exception:
         raise explain(first, module) from first
 
@@ -86,12 +90,19 @@ def _other_mode(refusal: str) -> AbstractContextManager[object] | None:
 
 
 def _export(
-    module: torch.nn.Module, example: Example, shapes: Shapes | None, strict: bool
+    module: torch.nn.Module,
+    example: Example,
+    shapes: Shapes | None,
+    strict: bool,
+    *,
+    pre_dispatch: bool = True,
 ) -> ExportedProgram:
+    """Call torch.export; `pre_dispatch` keeps composite ops, and loses some derivatives."""
     args, kwargs = example
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         stack.enter_context(_same_modes())
+        stack.enter_context(same_transforms())
         if shapes is not None:
             # Bodies of loops and branches that an earlier capture compiled hold for its sizes.
             torch._dynamo.reset()
@@ -99,11 +110,11 @@ def _export(
             stack.enter_context(_whole_recurrences(module))
             stack.enter_context(symbolic_kernels())
         export = partial(
-            torch.export.export,
+            torch.export.export if pre_dispatch else export_after_dispatch,
             module, args, kwargs, dynamic_shapes=shapes, strict=strict,
         )  # fmt: skip
         if strict:  # torch traces hooks too, and knows assignments itself
-            return export()
+            return whole(export())
         stack.enter_context(_registered_outputs(module))
         stack.enter_context(written_buffers(module))
         assigned = stack.enter_context(watched(module))
@@ -111,7 +122,7 @@ def _export(
         if lost := assigned.lost(program):
             with as_buffers(module, lost):
                 program = export()
-        return program
+        return whole(program)
 
 
 @contextmanager
