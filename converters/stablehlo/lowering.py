@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.assertions import without_assertions
 from tpu_export.converters.stablehlo.bindings import Bindings, bind
+from tpu_export.converters.stablehlo.callbacks import refuse_callbacks
 from tpu_export.converters.stablehlo.coverage import check_coverage
 from tpu_export.converters.stablehlo.hoist import Split, split
 from tpu_export.converters.stablehlo.index_ranges import index_ranges
@@ -121,6 +122,7 @@ def _trace(
         jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(
             *weights, *state, key, *inputs
         )
+    refuse_callbacks(jaxpr)
     slots = list(bound.state_specs)
     signature = replace(
         signature,
