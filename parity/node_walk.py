@@ -14,7 +14,10 @@ from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.bindings import bind
-from tpu_export.converters.stablehlo.coverage import how_lowered
+from tpu_export.converters.stablehlo.coverage import (
+    UnsupportedOpsError,
+    how_lowered,
+)
 from tpu_export.converters.stablehlo.in_place import is_in_place
 from tpu_export.converters.stablehlo.interpreter import FACTS, Interpreter
 from tpu_export.converters.stablehlo.mutating import called_op
@@ -144,7 +147,8 @@ def _ours(
     status, missing = how_lowered(interpreter, [node])
     if status == "unsupported":
         via = f" through {', '.join(missing)}" if missing else ""
-        return f"no lowering rule for {called_op(node)}{via}"
+        code = UnsupportedOpsError.code
+        return f"{code}: no lowering rule for {called_op(node)}{via}"
     try:
         return rules.run(node, env)
     except TpuExportError as error:

@@ -196,7 +196,9 @@ double.register_fake(torch.empty_like)
 
 def test_an_op_without_a_rule_is_a_row() -> None:
     report = debug(Fn(lambda _, x: double(x) + 1), (torch.randn(3),), keep_going=True)
-    assert report.rows[0].note == "no lowering rule for tpx_debug.double.default"
+    assert (
+        report.rows[0].note == "TPX-0201: no lowering rule for tpx_debug.double.default"
+    )
     assert report.counts == {"failed": 1, "ok": 1}
 
 
