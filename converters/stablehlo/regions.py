@@ -7,6 +7,7 @@ what its ops take; the graph has the dtypes that come out, but not the casts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -83,14 +84,30 @@ def _inline(module: GraphModule, node: Node, autocast: torch.dtype | None) -> No
 def _cast(graph: Graph, node: Node, lower: torch.dtype) -> None:
     """Cast what an op of an autocast region takes, to what gives the dtype that it gave."""
     wanted = _dtypes(node.meta.get("val"))
-    if not wanted or _given(node, None) == wanted:
-        return
-    for dtype in (lower, torch.float32):
-        if _given(node, dtype) == wanted:
-            casted = partial(_casted, graph, dtype=dtype)
-            with graph.inserting_before(node):
-                node.args, node.kwargs = map_arg((node.args, node.kwargs), casted)
-            return
+    if _lowers(node, wanted, lower):
+        _cast_operands(graph, node, lower)
+    elif wanted and _given(node, None) != wanted:
+        for dtype in (lower, torch.float32):
+            if _given(node, dtype) == wanted:
+                _cast_operands(graph, node, dtype)
+                return
+
+
+def _lowers(node: Node, wanted: Sequence[torch.dtype], lower: torch.dtype) -> bool:
+    """Whether autocast has the op compute in the lower dtype.
+
+    Its result does not tell: on fake tensors a product of two dtypes is of the first.
+    """
+    assert isinstance(node.target, OpOverload)
+    name = node.target.name()
+    listed = torch._C._dispatch_has_kernel_for_dispatch_key(name, "AutocastCPU")
+    return listed and set(wanted) == {lower}
+
+
+def _cast_operands(graph: Graph, node: Node, dtype: torch.dtype) -> None:
+    casted = partial(_casted, graph, dtype=dtype)
+    with graph.inserting_before(node):
+        node.args, node.kwargs = map_arg((node.args, node.kwargs), casted)
 
 
 def _casted(graph: Graph, node: Node, dtype: torch.dtype) -> Node:
