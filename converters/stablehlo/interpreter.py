@@ -198,7 +198,7 @@ class Interpreter:
             values[owner] = result
         else:
             values[node] = result
-        check(node, result)
+        check(node, result, (args, kwargs))
 
     def _result(self, node: Node, args: Any, kwargs: Any) -> Any:
         op = called_op(node)

@@ -8,7 +8,9 @@ from typing import Any
 
 import jax
 import torch
+from jax import export
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo.mutating import called_op
@@ -58,18 +60,25 @@ def guarded(node: Node, own: Own) -> Callable[..., Any]:
         except (Exception, SystemExit) as error:  # whatever the user's code does
             raise OwnRuleRaisedError(own) from error
         _check_structure(node, own, result)
-        check(node, result, own)
+        check(node, result, (args, kwargs), own)
         return result
 
     return call
 
 
-def check(node: Node, result: Any, own: Own | None = None) -> None:
+def check(node: Node, result: Any, given: Any, own: Own | None = None) -> None:
     """Compare shape and dtype with what torch recorded of the results that are read.
 
     Of others torch is not sure itself: embedding_bag's depend on whether it needs gradients.
+
+    Args:
+        node: of the graph.
+        result: of its rule.
+        given: the rule's arguments.
+        own: the rule, where it is the user's.
     """
     expected = node.meta.get("val")
+    dynamic = _is_dynamic(given)
     pairs = (
         [(expected, result)]
         if isinstance(expected, torch.Tensor)
@@ -83,7 +92,7 @@ def check(node: Node, result: Any, own: Own | None = None) -> None:
         if not isinstance(want, torch.Tensor) or got is None:
             continue
         rounded = i > 0 and node.target in _ROUNDS_STATISTICS
-        if not _same_shape(got, want) or not (
+        if not _same_shape(got, want, dynamic) or not (
             rounded or getattr(got, "dtype", None) == DTYPES[want.dtype]
         ):
             raise _wrong(node, own, _said(got), _said(want))
@@ -112,13 +121,29 @@ def _check_structure(node: Node, own: Own, result: Any) -> None:
             raise _wrong(node, own, _said(got), _said(want))
 
 
-def _same_shape(got: Any, want: torch.Tensor) -> bool:
+def _is_dynamic(given: Any) -> bool:
+    """Whether the arguments have sizes that a call decides: not those of debug mode."""
+    sizes = (
+        size for x in pytree.tree_leaves(given) for size in getattr(x, "shape", (x,))
+    )
+    return any(export.is_symbolic_dim(size) for size in sizes)
+
+
+def _same_shape(got: Any, want: torch.Tensor, dynamic: bool) -> bool:
     shape = tuple(getattr(got, "shape", ()))
     return len(shape) == want.dim() and all(
-        a == b
+        a == b if isinstance(b, int) else not (dynamic and _varies(b))
         for a, b in zip(shape, want.shape, strict=True)
-        if isinstance(a, int) and isinstance(b, int)
+        if isinstance(a, int)
     )
+
+
+def _varies(size: torch.SymInt) -> bool:
+    """Whether torch knows a size of the inputs to have several values."""
+    if free_unbacked_symbols(size) or not free_symbols(size):
+        return False  # the data decides, or the ops of the graph do
+    span = size.node.shape_env.bound_sympy(size.node.expr)
+    return bool(span.lower != span.upper)
 
 
 def _said(value: Any) -> str:

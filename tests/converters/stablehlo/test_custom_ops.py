@@ -246,6 +246,18 @@ def test_a_rule_of_a_dynamic_size(check_module: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("platform", [None, "tpu"])
+def test_a_fixed_size_for_a_dynamic_one_is_wrong(platform: Any) -> None:
+    tpu_export.lowers(CUBE)(lambda x, scale: x)
+    forget(__name__) if platform is None else None
+    fixed = tpu_export.lowers(CUBE, platform=platform)
+    fixed(lambda x, scale: jnp.zeros((3, x.shape[1]), x.dtype))
+    dynamic = (({0: torch.export.Dim("rows")},),)
+    words = r"your rule for .* gave float32\[3, 4\] where torch has float32\[s\d+, 4\]"
+    with pytest.raises(LoweringBugError, match=words):
+        lowered(lambda x: cube(x, 2.0), torch.randn(3, 4), dynamic_shapes=dynamic)
+
+
 @torch.library.custom_op("tpx_custom::push", mutates_args={"cache"})
 def push(cache: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     cache[:-1] = cache[1:].clone()
