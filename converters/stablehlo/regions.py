@@ -7,7 +7,6 @@ what its ops take; the graph has the dtypes that come out, but not the casts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -84,8 +83,12 @@ def _inline(module: GraphModule, node: Node, autocast: torch.dtype | None) -> No
 def _cast(graph: Graph, node: Node, lower: torch.dtype) -> None:
     """Cast what an op of an autocast region takes, to what gives the dtype that it gave."""
     wanted = _dtypes(node.meta.get("val"))
-    if _lowers(node, wanted, lower):
-        _cast_operands(graph, node, lower)
+    if (
+        _is_listed(node)
+        and len(set(wanted)) == 1
+        and wanted[0] in (lower, torch.float32)
+    ):
+        _cast_operands(graph, node, wanted[0])
     elif wanted and _given(node, None) != wanted:
         for dtype in (lower, torch.float32):
             if _given(node, dtype) == wanted:
@@ -93,15 +96,14 @@ def _cast(graph: Graph, node: Node, lower: torch.dtype) -> None:
                 return
 
 
-def _lowers(node: Node, wanted: Sequence[torch.dtype], lower: torch.dtype) -> bool:
-    """Whether autocast has the op compute in the lower dtype.
+def _is_listed(node: Node) -> bool:
+    """Whether autocast has a policy for the op: all that it takes has the result's dtype.
 
     Its result does not tell: on fake tensors a product of two dtypes is of the first.
     """
     assert isinstance(node.target, OpOverload)
     name = node.target.name()
-    listed = torch._C._dispatch_has_kernel_for_dispatch_key(name, "AutocastCPU")
-    return listed and set(wanted) == {lower}
+    return torch._C._dispatch_has_kernel_for_dispatch_key(name, "AutocastCPU")
 
 
 def _cast_operands(graph: Graph, node: Node, dtype: torch.dtype) -> None:

@@ -43,7 +43,9 @@ def mixed(m: Any, x: torch.Tensor) -> Any:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = m.linear(x)
         z = m.linear(y.relu()) @ x.T
-        return y, z, y @ x.T, x @ y.T, y + x, (y + x).softmax(-1), torch.cat([y, x])
+        moved = torch.index_copy(x, 0, torch.tensor([2, 0]), y[:2])
+        sums = y + x, (y + x).softmax(-1), torch.cat([y, x])
+        return y, z, y @ x.T, x @ y.T, moved, sums
 
 
 def branches(m: Any, x: torch.Tensor) -> Any:
