@@ -30,6 +30,7 @@ from tpu_export.converters.stablehlo.registry import Target
 from tpu_export.converters.stablehlo.shapes import input_shapes, spelled
 from tpu_export.runtime.devices import keep_off_missing_tpu
 from tpu_export.runtime.signature import (
+from tpu_export.converters.stablehlo.litert_forms import litert_forms
     RNG,
     FunctionSpec,
     LoweredFunction,
@@ -243,7 +244,7 @@ def _modules(closed: ClosedJaxpr, target: Target) -> dict[str, bytes]:
     JAX lowers some things differently on CPU, and the user may have rules for one platform.
     """
     if target != "xla":
-        return {"": _export(resolved(closed, ""), "cpu")}
+        return {"": _export(litert_forms(resolved(closed, "")), "cpu")}
     modules = {"": _export(resolved(closed, ""), "tpu")}
     for platform in sorted({"cpu", *special_platforms(closed)}):
         module = _export(resolved(closed, platform), platform)

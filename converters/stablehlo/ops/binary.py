@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from jax import Array, lax
 
+from tpu_export.converters.stablehlo.context import current
 from tpu_export.converters.stablehlo.operands import (
     DTYPES,
     Number,
@@ -106,7 +107,9 @@ def _trunc(x: Array, y: Array) -> Array:
 
 
 def _exponent(y: Operand) -> int | None:
-    """Return n when `y` is a Python int 2**n."""
+    """Return n when `y` is a Python int 2**n; never for LiteRT: it has few kernels for bits."""
+    if current().target == "litert":
+        return None
     if isinstance(y, int) and not isinstance(y, bool) and y > 0 and y & (y - 1) == 0:
         return y.bit_length() - 1
     return None

@@ -1,0 +1,70 @@
+"""Integers and booleans of every width, in both engines: few of them have kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tpu_export.converters.litert import LiteRtModel
+
+FAR = [2**62 + 12345, -(2**62) - 7, 2**63 - 1, -(2**63) + 1, -(2**63), 2**40]
+X = torch.cat(
+    [
+        torch.tensor([-7, -3, -1, 0, 3, 7, 99, -99, *FAR]),
+        torch.randint(-(2**62), 2**62, (99,)),
+        torch.randint(-1000, 1000, (99,)),
+    ]
+)
+Y = torch.where(X % 3 == 0, X.flip(0) // 2**30, X.flip(0))
+WIDTHS = [torch.int64, torch.int32, torch.int16, torch.int8]
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_quotients_and_remainders(right_in_both: Any, dtype: torch.dtype) -> None:
+    high = 2**62 if dtype == torch.int64 else 100
+
+    def divided(x: Tensor, y: Tensor) -> list[Tensor]:
+        y = y.clamp(1, high)
+        parts = [torch.div(x, y, rounding_mode=m) for m in ("trunc", "floor")]
+        rest = [torch.fmod(x, y), torch.remainder(x, -y), x % 4, x % -7]
+        return [*parts, *rest, torch.fmod(x, 4), x // 4, x // -7, -5 // y]
+
+    right_in_both(divided, X.to(dtype), Y.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [*WIDTHS, torch.uint8])
+def test_arithmetic_of_each_width(right_in_both: Any, dtype: torch.dtype) -> None:
+    def computed(x: Tensor, y: Tensor) -> list[Tensor]:
+        signed = [] if dtype == torch.uint8 else [x.abs(), -x]
+        return [
+            *(x + y, x * y - y, x.sign(), x.amax(), x.clamp(1, 9), x == y, x >= 3),
+            *(torch.where(x < y, x, y), torch.maximum(x, y), x.flip(0), *signed),
+        ]
+
+    right_in_both(computed, X.to(dtype), Y.to(dtype))
+
+
+def test_remainders_of_floats(right_in_both: Any) -> None:
+    x = torch.tensor([-7.5, -3, 0, 3, 7.25, 1e-8, -1e-8, 100.1])
+    y = torch.tensor([2, -2, 1.5, -1.5, 4, 3, 3, -0.7])
+    right_in_both(lambda x, y: (torch.fmod(x, y), torch.remainder(x, y)), x, y)
+
+
+def test_booleans(right_in_both: Any) -> None:
+    def compared(x: Tensor, y: Tensor) -> list[Tensor]:
+        pairs = [x ^ y, x < y, x <= y, x > y, x >= y, x != y, x & ~y, x | y]
+        return [*pairs, torch.maximum(x, y), torch.minimum(x, y), x.all(), x.any(0)]
+
+    x = torch.tensor([True, False, True, False])
+    right_in_both(compared, x, torch.tensor([True, True, False, False]))
+
+
+def test_branches(right_in_both: Any) -> None:
+    def chosen(x: Tensor, y: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, torch.fmod, lambda x, y: x // 4, (x, y + 9))
+
+    model: LiteRtModel = right_in_both(chosen, X[:8], X[:8].abs())
+    assert "IF" in model.report.ops["forward"]
