@@ -20,6 +20,10 @@ from torch.utils import _pytree as pytree
 from tpu_export.converters.stablehlo.graph_copy import splice
 
 aten = torch.ops.aten
+# Made of products, each of which autocast lowers.
+_RECURRENT = frozenset(
+    {aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input}
+)
 _HIGHER = torch.ops.higher_order
 _GRADIENTS = _HIGHER.wrap_with_set_grad_enabled
 _AUTOCAST = _HIGHER.wrap_with_autocast
@@ -102,6 +106,8 @@ def _is_listed(node: Node) -> bool:
     Its result does not tell: on fake tensors a product of two dtypes is of the first.
     """
     assert isinstance(node.target, OpOverload)
+    if node.target in _RECURRENT:
+        return True
     name = node.target.name()
     return torch._C._dispatch_has_kernel_for_dispatch_key(name, "AutocastCPU")
 

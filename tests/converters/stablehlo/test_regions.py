@@ -15,6 +15,7 @@ class Model(nn.Module):
     def __init__(self, call: Any) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
+        self.lstm, self.gru = nn.LSTM(4, 4), nn.GRU(4, 4)
         self.bias = nn.Parameter(torch.randn(2, 5, 5))
         self.call = call
 
@@ -48,6 +49,12 @@ def mixed(m: Any, x: torch.Tensor) -> Any:
         return y, z, y @ x.T, x @ y.T, moved, sums
 
 
+def recurrent(m: Any, x: torch.Tensor) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y, _ = m.lstm(m.linear(x))
+        return m.gru(y)
+
+
 def branches(m: Any, x: torch.Tensor) -> Any:
     """Torch leaves the calls that enter and leave a mode among the ops around a branch."""
     before = m.linear(x)
@@ -72,8 +79,16 @@ def loop(m: Any, x: torch.Tensor) -> Any:
         return map_op(lambda row: m.linear(row) * 2, x)
 
 
-ROUNDED = {mixed: (2e-2, 1e-2)}  # products whose terms cancel
-CALLS = [autocast, no_grad, mixed, branches, branches_without_gradients, loop]
+ROUNDED = {mixed: (2e-2, 1e-2), recurrent: (2e-2, 1e-2)}  # products whose terms cancel
+CALLS = [
+    autocast,
+    no_grad,
+    mixed,
+    recurrent,
+    branches,
+    branches_without_gradients,
+    loop,
+]
 
 
 @pytest.mark.parametrize("call", CALLS)
