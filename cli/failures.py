@@ -61,7 +61,7 @@ def run_safely(command: click.Command, argv: Sequence[str]) -> int:
     as_json = "--json" in argv
     told = verbosity.start()
     try:
-        with only_results() if as_json else nullcontext():
+        with only_results() if as_json else nullcontext(), verbosity.without_noise():
             status = command.main(
                 args=list(argv), prog_name="tpu-export", standalone_mode=False, obj=told
             )

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# Torch's words about itself: what it warns its own code of, and fails at while it tries.
+_INTERNALS = r"(torch|copyreg)\b"
+_NOISY = logging.getLogger("torch._subclasses.fake_tensor")
 
 
 @dataclass
@@ -32,6 +38,21 @@ def start() -> Verbosity:
     return Verbosity(tracebacks="TPU_EXPORT_TRACEBACK" in os.environ)
 
 
+@contextmanager
+def without_noise() -> Iterator[None]:
+    """Keep torch's words about its internals off standard error, unless there is `-v`."""
+    disabled = (
+        _NOISY.disabled
+    )  # a level would not do: torch sets levels when it is imported
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=_INTERNALS)
+            _NOISY.disabled = True
+            yield
+    finally:
+        _NOISY.disabled = disabled
+
+
 def verbose_option(command: F) -> F:
     """Give a command `-v`."""
     return click.option(
@@ -49,6 +70,8 @@ def _turn_on(context: click.Context, _: click.Parameter, value: bool) -> None:
     if not value:
         return
     context.ensure_object(Verbosity).tracebacks = True
+    warnings.filterwarnings("default", module=_INTERNALS)
+    _NOISY.disabled = False
     logger, handler = logging.getLogger("tpu_export"), _Lines()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     level = logger.level

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,3 +93,24 @@ def test_json_stays_json(broken: list[str], capfd: Any) -> None:
     out, err = capfd.readouterr()
     assert json.loads(out)["error"]["code"] == "TPX-0000"
     assert "Traceback" in err
+
+
+NOISE = """
+import logging, warnings
+
+def get_inputs():
+    logging.getLogger("torch._subclasses.fake_tensor").error("a trial failed")
+    warnings.warn_explicit("old", FutureWarning, "copyreg.py", 1, module="copyreg")
+    warnings.warn_explicit("older", UserWarning, "x.py", 1, module="torch.export.x")
+    warnings.warn("of the model", stacklevel=1)
+    return (torch.ones(2, 4),)
+"""
+
+
+@pytest.mark.parametrize("argv", [["ops"], ["debug"], ["debug", "-v"]])
+def test_torchs_words_about_itself(process: Any, model: Path, argv: list[str]) -> None:
+    model.write_text(model.read_text() + NOISE)
+    told = process(*argv, model).stderr
+    assert "UserWarning: of the model" in told
+    for words in ("a trial failed", "FutureWarning: old", "UserWarning: older"):
+        assert (words in told) == ("-v" in argv), told
