@@ -87,8 +87,12 @@ SUGGESTIONS: tuple[tuple[str, str], ...] = (
     ),
 )
 DYNAMIC_RNN = (
-    "torch unrolls LSTM and GRU over a fixed number of steps: leave the time axis "
-    "static and pad, or export one signature for each length"
+    "torch unrolls nn.RNN over a fixed number of steps: leave the time axis static and pad, "
+    "use nn.GRU or nn.LSTM, or export one signature for each length"
+)
+EDGE_EXAMPLE = (
+    "torch may take a size of 0 or 1 in the example for a constant: give an example with 2 or "
+    "more there; if the axis is fixed for another reason, the error then says so"
 )
 PLAIN_NUMBER = (
     "the model makes a plain number of the size (float(), int(), math.sqrt(), the steps of "
@@ -108,6 +112,7 @@ _NOISE = re.compile(
     r"|This higher order operator doesn't work"
     r"|For C\+\+|Caused by|\(unhinted:.*|The error above occurred"
 )
+_CONSTANT = re.compile(r"specialized (?:it to be a constant \(|value of )(\d+)")
 _UNMET = re.compile(
     r"Not all values of (\w+) = (axis \d+ of .+?) in the specified range (.+) satisfy the "
     r"generated guard (.+)"
@@ -154,12 +159,17 @@ def _dim_range(text: str, model: torch.nn.Module) -> DimRangeError:
     fixes = text.partition("Suggested fixes:")[2].strip().splitlines()
     # "n = 4*_n" belongs to "_n = Dim('_n', …)"; a number alone says that the axis is fixed.
     advice = [line.strip() for line in fixes if "=" in line] if "Dim(" in text else []
-    hint = PLAIN_NUMBER if "specialized" in text else UNPROVEN
-    if advice:
-        hint = "torch suggests: " + "; ".join(advice)
-    recurrent = any(isinstance(m, torch.nn.RNNBase) for m in model.modules())
-    if recurrent and "specialized" in text:
+    hint = UNPROVEN
+    if any(int(size) < 2 for size in _CONSTANT.findall(text)):
+        hint = EDGE_EXAMPLE
+    elif "specialized" in text and any(
+        isinstance(module, torch.nn.RNN) for module in model.modules()
+    ):
         hint = DYNAMIC_RNN
+    elif advice:
+        hint = "torch suggests: " + "; ".join(advice)
+    elif "specialized" in text:
+        hint = PLAIN_NUMBER
     return DimRangeError(f"the dynamic shapes do not hold: {said}", hint=hint)
 
 

@@ -253,3 +253,26 @@ def test_advice_for_dynamic_sizes(model: Any, dims: Any, advice: str) -> None:
     with pytest.raises((DimRangeError, NotExportableError)) as info:
         capture(model, (torch.ones(5, 3),), dynamic_shapes=(dims,))
     assert advice in info.value.hint
+
+
+EDGE = "give an example with 2 or more there"
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "axis", "advice"),
+    [
+        (nn.GRU(3, 3, batch_first=True), (1, 5, 3), 0, EDGE),
+        (nn.LSTM(3, 3), (5, 1, 3), 1, EDGE),
+        (nn.RNN(3, 3), (5, 2, 3), 0, "over a fixed number of steps"),
+        (nn.RNN(3, 3), (1, 2, 3), 0, EDGE),
+        (lambda x: torch.cat([x, torch.ones(1, 3)], 1), (1, 3), 0, EDGE),
+        (lambda x: x * float(x.shape[0]), (4, 3), 0, "a plain number of the size"),
+    ],
+)
+def test_why_an_axis_is_a_constant(
+    model: Any, shape: tuple[int, ...], axis: int, advice: str
+) -> None:
+    dims = ({axis: Dim("n")},)
+    with pytest.raises(DimRangeError, match="a constant") as info:
+        capture(model, (torch.ones(shape),), dynamic_shapes=dims)
+    assert advice in info.value.hint
