@@ -134,7 +134,8 @@ def _nll(
     scales = counts.astype(logp.dtype)
     if weight is not None:
         table = widen(weight).reshape(-1, *(1,) * (logp.ndim - dim - 1))
-        scales = _picked(jnp.broadcast_to(table, logp.shape), target, dim) * counts
+        own = _picked(jnp.broadcast_to(table, logp.shape), target, dim)
+        scales = jnp.where(counts, own, 0)
     losses = jnp.where(counts, -_picked(logp, target, dim) * scales, 0)
     if reduction == NONE:
         return losses, jnp.zeros((), logp.dtype)

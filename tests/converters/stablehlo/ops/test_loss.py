@@ -89,3 +89,11 @@ def test_probability_targets(compare, shape, reduction):
 def test_an_ignored_class_may_lie_inside(compare):
     args = (r(4, 5), torch.tensor([0, 4, 1, 2]), None, 1, 4)
     compare(aten.cross_entropy_loss.default, *args, tol=TOL)
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+def test_an_odd_weight_of_an_ignored_class_counts_for_nothing(compare, reduction):
+    weight = torch.tensor([1.0, torch.inf, 2.0, torch.nan])
+    target = torch.tensor([0, 1, 2, 1])
+    x = torch.randn(4, 4).log_softmax(-1)
+    compare(aten.nll_loss.default, x, target, weight, reduction, 1)
