@@ -22,6 +22,7 @@ from tpu_export.converters.stablehlo.coverage import check_coverage
 from tpu_export.converters.stablehlo.hoist import Split, split
 from tpu_export.converters.stablehlo.index_ranges import index_ranges
 from tpu_export.converters.stablehlo.interpreter import Interpreter
+from tpu_export.converters.stablehlo.litert_forms import litert_forms
 from tpu_export.converters.stablehlo.narrowing import Argument, Interval, narrow
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.platforms import resolved, special_platforms
@@ -30,7 +31,6 @@ from tpu_export.converters.stablehlo.registry import Target
 from tpu_export.converters.stablehlo.shapes import input_shapes, spelled
 from tpu_export.runtime.devices import keep_off_missing_tpu
 from tpu_export.runtime.signature import (
-from tpu_export.converters.stablehlo.litert_forms import litert_forms
     RNG,
     FunctionSpec,
     LoweredFunction,
