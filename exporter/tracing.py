@@ -32,7 +32,7 @@ from torch.fx.experimental import _config
 
 from tpu_export.exporter.assigned import as_buffers, watched, written_buffers
 from tpu_export.exporter.entry import register_dataclasses
-from tpu_export.exporter.refusals import explain
+from tpu_export.exporter.refusals import NotExportableError, explain
 from tpu_export.exporter.symbolic_kernels import symbolic_kernels
 from tpu_export.exporter.transforms import TRANSFORM, same_transforms, whole
 from tpu_export.runtime.errors import TpuExportError
@@ -57,6 +57,13 @@ def trace(
         NotExportableError: torch.export refuses.
         DimRangeError: the model does not hold for all sizes asked for.
     """
+    if torch.is_autocast_enabled(
+        "cpu"
+    ):  # the graph would have its dtypes, not its casts
+        raise NotExportableError(
+            "torch.autocast is on around the capture",
+            hint="put `with torch.autocast(...)` inside forward(), or capture outside of it",
+        )
     try:
         return _export(module, example, shapes, strict)
     except TpuExportError:

@@ -466,7 +466,13 @@ def test_modes_of_the_process_stay_as_they_were(*, strict: bool) -> None:
     with pytest.raises(NotExportableError):
         capture(_Switches(), (torch.ones(2, 2),), strict=strict)
     assert modes() == before
-    with torch.no_grad(), torch.autocast("cpu"):
+    with torch.no_grad():
         inside = modes()
         capture(nn.Linear(2, 2), (torch.ones(2, 2),), strict=strict)
         assert modes() == inside
+
+
+def test_autocast_around_a_capture_is_refused() -> None:
+    refused = pytest.raises(NotExportableError, match=r"autocast is on around")
+    with torch.autocast("cpu"), refused:
+        capture(nn.Linear(2, 2), (torch.ones(2, 2),))
