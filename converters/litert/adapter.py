@@ -94,8 +94,11 @@ class Conversion:
             api.export_flatbuffer_to_file(merged.operation, str(path))
 
 
+_CONSTANTS = ("arith.constant", "tfl.pseudo_const")
+
+
 def _separate_results(function: Any) -> None:
-    """Copy results that are arguments, or returned before, into tensors of their own.
+    """Copy results that are arguments, of a branch, or returned before.
 
     CompiledModel gives garbage for them, or leaves them out.
     """
@@ -103,14 +106,20 @@ def _separate_results(function: Any) -> None:
     seen = set(block.arguments)
     results = block.operations[len(block.operations) - 1]
     for position, value in enumerate(results.operands):
-        if value in seen:
+        made_by = getattr(value.owner, "name", "")  # an argument has a block
+        if value in seen or made_by == "tfl.if":
             with ir.InsertionPoint(results):
                 results.operands[position] = _copied(value)
         seen.add(value)
 
 
 def _copied(value: Any) -> Any:
-    """Gather every row: the flatbuffer export would fold a reshape or an addition of 0."""
+    """Gather every row: the flatbuffer export would fold a reshape or an addition of 0.
+
+    A constant is written twice: rows of one are gathered before CompiledModel looks.
+    """
+    if getattr(value.owner, "name", "") in _CONSTANTS:
+        return value.owner.clone().result
     kind = ir.RankedTensorType(value.type)
     if not kind.shape:
         row = ir.RankedTensorType.get([1], kind.element_type)
@@ -171,7 +180,7 @@ def _bake(
         ):
             kind = ir.RankedTensorType(argument.type)
             attribute = _constant(f"{name}.{index}", array, kind)
-            argument.replace_all_uses_with(arith.ConstantOp(kind, attribute).result)
+            argument.replace_all_uses_with(_holding(attribute, kind))
     for index in reversed(range(count)):
         block.erase_argument(index)
     old = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
@@ -180,6 +189,12 @@ def _bake(
     if "arg_attrs" in function.attributes:
         kept = list(ir.ArrayAttr(function.attributes["arg_attrs"]))[count:]
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(kept)
+
+
+def _holding(attribute: Any, kind: Any) -> Any:
+    if str(kind.element_type).startswith("ui"):
+        return stablehlo.ConstantOp(attribute).result  # arith has signless ones only
+    return arith.ConstantOp(kind, attribute).result
 
 
 def _constant(name: str, array: np.ndarray[Any, np.dtype[Any]], kind: Any) -> Any:

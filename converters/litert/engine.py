@@ -53,13 +53,14 @@ def compiled(path: Path) -> Loaded:
         for name, buffer in feeds.items():
             buffer.write(_carried(np.ascontiguousarray(inputs[name])))
         model.run_by_name(signature, feeds, results)
-        details = model.get_output_tensor_details(signature)
-        return {name: _read(buffer, details[name]) for name, buffer in results.items()}
+        return {name: _read(buffer) for name, buffer in results.items()}
 
     return run
 
 
-def _read(buffer: Any, detail: Mapping[str, Any]) -> Array:
+def _read(buffer: Any) -> Array:
+    # The model's own details are refused where a branch or a constant gives the result.
+    detail: Mapping[str, Any] = buffer.get_tensor_details()
     shape = tuple(int(d) for d in detail["shape"])
     dtype: np.dtype[Any] = np.dtype(detail["dtype"])
     carried = _carried(np.empty(shape, dtype))

@@ -68,3 +68,26 @@ def test_branches(right_in_both: Any) -> None:
 
     model: LiteRtModel = right_in_both(chosen, X[:8], X[:8].abs())
     assert "IF" in model.report.ops["forward"]
+
+
+def test_results_of_branches_and_constants(right_in_both: Any) -> None:
+    first, second = torch.nn.Linear(12, 3), torch.nn.Linear(12, 3)
+    weights = [*first.parameters(), *second.parameters()]
+    for weight in weights:
+        weight.requires_grad_(False)
+
+    def chosen(x: Tensor, whole: Tensor) -> list[Tensor]:
+        y = torch.cond(x.mean() > 0.5, first.forward, lambda x: second(x) - 1, (x,))
+        anchors = torch.arange(4, dtype=whole.dtype)
+        return [y, anchors, anchors.float(), whole * 2, anchors]
+
+    right_in_both(chosen, torch.randn(1, 12), X[:4])
+
+
+def test_unsigned_weights(right_in_both: Any) -> None:
+    weight = torch.randint(0, 256, (64, 80), dtype=torch.uint8)
+
+    def product(x: Tensor) -> Tensor:
+        return x @ (weight.float() - 128).T
+
+    right_in_both(product, torch.randn(3, 80))
