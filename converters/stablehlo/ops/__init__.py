@@ -41,6 +41,7 @@ from tpu_export.converters.stablehlo.ops import padding as padding
 from tpu_export.converters.stablehlo.ops import polynomials as polynomials
 from tpu_export.converters.stablehlo.ops import pooling as pooling
 from tpu_export.converters.stablehlo.ops import pooling_litert as pooling_litert
+from tpu_export.converters.stablehlo.ops import powers as powers
 from tpu_export.converters.stablehlo.ops import (
     quantization_parameters as quantization_parameters,
 )

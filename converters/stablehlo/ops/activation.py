@@ -63,7 +63,7 @@ def _logaddexp0(x: Array) -> Array:
 
 
 def _log_sigmoid(x: Array) -> Array:
-    return -_logaddexp0(-x)
+    return jnp.minimum(x, 0) - jnp.log1p(jnp.exp(-jnp.abs(x)))
 
 
 def _hardsigmoid(x: Array) -> Array:

@@ -21,41 +21,48 @@ from tpu_export.converters.stablehlo.operands import (
     in_opmath,
     promote,
     result_type,
+    rounded,
     widen,
 )
+from tpu_export.converters.stablehlo.ops.complex_functions import quotient
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
 _HALF = (DTYPES[torch.float16], DTYPES[torch.bfloat16])
 
 
-def _exact(x: Operand, dtype: np.dtype[Any]) -> bool:
-    """Whether a Python float survives the rounding to a half type."""
-    return not isinstance(x, float) or x != x or float(dtype.type(x)) == x
+def _exact(y: Operand, dtype: np.dtype[Any]) -> bool:
+    """Whether an operand is not a scalar, or one that survives the rounding to a half type."""
+    if isinstance(y, int | float):
+        return y != y or float(dtype.type(y)) == y
+    return bool(getattr(y, "ndim", 0)) or getattr(y, "dtype", None) == dtype
 
 
-def _arithmetic(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    """Promote; Python floats meet half types in float32, as in torch's kernels."""
+def _factors(x: Operand, y: Operand) -> tuple[Array, Array]:
+    """Promote; a scalar meets half types in float32.
 
-    def rule(x: Operand, y: Operand) -> Array:
-        dtype = result_type(x, y)
-        if dtype in _HALF and not (_exact(x, dtype) and _exact(y, dtype)):
-            wide = np.dtype(np.float32)
-            return function(cast(cast_half(x, dtype), wide), cast(y, wide)).astype(
-                dtype
-            )
-        return function(cast(x, dtype), cast(y, dtype))
-
-    return rule
+    torch's kernels of products and quotients do so for the second operand, those of sums and
+    differences for none.
+    """
+    dtype = result_type(x, y)
+    if dtype not in _HALF or _exact(y, dtype):
+        return cast(x, dtype), cast(y, dtype)
+    return widen(cast(x, dtype)), cast(y, np.dtype(np.float32))
 
 
-def cast_half(x: Operand, dtype: np.dtype[Any]) -> Operand:
-    return x if isinstance(x, float) else cast(x, dtype)
+def _scaled(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    return lambda x, y: function(*_factors(x, y)).astype(result_type(x, y))
 
 
-_add = _arithmetic(jnp.add)
-_sub = _arithmetic(jnp.subtract)
-mul = _arithmetic(jnp.multiply)
+def _add(x: Operand, y: Operand) -> Array:
+    return jnp.add(*promote(x, y))
+
+
+def _sub(x: Operand, y: Operand) -> Array:
+    return jnp.subtract(*promote(x, y))
+
+
+mul = _scaled(jnp.multiply)
 lowers(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)(
     mul
 )
@@ -67,9 +74,8 @@ def _with_alpha(
     if isinstance(alpha, int | float) and alpha == 1:
         return function(x, y)
     dtype = result_type(x, y)
-    wide = np.dtype(np.float32) if dtype in _HALF else dtype
-    y = cast(y, dtype).astype(wide) * cast(alpha, wide)
-    return function(cast(x, dtype).astype(wide), y).astype(dtype)
+    y = widen(cast(y, dtype)) * widen(cast(alpha, dtype))
+    return function(widen(cast(x, dtype)), y).astype(dtype)
 
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
@@ -87,30 +93,37 @@ def rsub(x: Operand, y: Operand, alpha: Number = 1) -> Array:
     return _with_alpha(_sub, y, x, alpha)
 
 
-_true_divide = _arithmetic(jnp.true_divide)
+# XLA multiplies by the inverse of a constant, which a half type would round twice.
+_true_divide = _scaled(lambda x, y: quotient(widen(x), widen(y)))
 
 
 def _floor(x: Array, y: Array) -> Array:
     if jnp.issubdtype(x.dtype, jnp.integer):
         return jnp.floor_divide(x, y)
-    # Python's floor division, and x / 0 as in IEEE.
-    rest = lax.rem(x, y)
+    # Python's floor division, and x / 0 as in IEEE. A zero has the sign of the quotient.
+    rest, exact = lax.rem(x, y), x / y
     quotient = (x - rest) / y
     quotient = jnp.where((rest != 0) & ((rest < 0) != (y < 0)), quotient - 1, quotient)
-    return jnp.where(y == 0, x / y, jnp.round(quotient))
+    whole = jnp.where(quotient == 0, exact * 0, jnp.round(quotient))
+    return jnp.where(y == 0, exact, whole)
 
 
-def _trunc(x: Array, y: Array) -> Array:
+def _trunc(x: Array, y: Array, dtype: np.dtype[Any]) -> Array:
     if jnp.issubdtype(x.dtype, jnp.integer):
         return lax.div(x, y)
-    return jnp.trunc(x / y)
+    return jnp.trunc(rounded(x / y, dtype))
 
 
-def _exponent(y: Operand) -> int | None:
-    """Return n when `y` is a Python int 2**n; never for LiteRT: it has few kernels for bits."""
+def _exponent(y: Operand, dtype: np.dtype[Any]) -> int | None:
+    """Return n when `y` is a Python int 2**n that the signed dtype holds.
+
+    None for LiteRT too: it has few kernels for bits.
+    """
+    if not isinstance(y, int) or isinstance(y, bool) or dtype.kind != "i":
+        return None
     if current().target == "litert":
         return None
-    if isinstance(y, int) and not isinstance(y, bool) and y > 0 and y & (y - 1) == 0:
+    if 0 < y <= np.iinfo(dtype).max and y & (y - 1) == 0:
         return y.bit_length() - 1
     return None
 
@@ -122,11 +135,12 @@ def _broadcast(function: Callable[..., Array], x: Array, y: Array) -> Array:
 
 @lowers(aten.floor_divide.default, aten.floor_divide.Scalar)
 def floor_divide(x: Operand, y: Operand) -> Array:
-    dtype, shift = result_type(x, y), _exponent(y)
-    if shift is not None and jnp.issubdtype(dtype, jnp.signedinteger):
+    dtype = result_type(x, y)
+    shift = _exponent(y, dtype)
+    if shift is not None:
         # 64-bit division is 15 times a shift on TPU.
         return jnp.right_shift(cast(x, dtype), cast(shift, dtype))
-    a, b = promote(x, y)
+    a, b = _factors(x, y)
     return _broadcast(_floor, widen(a), widen(b)).astype(dtype)
 
 
@@ -146,8 +160,10 @@ def div(x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Array:
     if rounding_mode == "floor":
         return floor_divide(x, y)
     if rounding_mode == "trunc":
-        a, b = promote(x, y)
-        return _broadcast(_trunc, widen(a), widen(b)).astype(a.dtype)
+        a, b = _factors(x, y)  # of two tensors the quotient is rounded first
+        dtype = result_type(x, y)
+        cut = partial(_trunc, dtype=a.dtype)
+        return _broadcast(cut, widen(a), widen(b)).astype(dtype)
     if not jnp.issubdtype(result_type(x, y), jnp.inexact):
         return jnp.true_divide(*floating(x, y))
     return _true_divide(x, y)
@@ -156,8 +172,9 @@ def div(x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Array:
 @lowers(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
 def remainder(x: Operand, y: Operand) -> Array:
     """The sign of the divisor, as in Python."""
-    dtype, shift = result_type(x, y), _exponent(y)
-    if shift is not None and jnp.issubdtype(dtype, jnp.signedinteger):
+    dtype = result_type(x, y)
+    shift = _exponent(y, dtype)
+    if shift is not None:
         return jnp.bitwise_and(cast(x, dtype), cast(2**shift - 1, dtype))
     a, b = promote(x, y)
     return jnp.remainder(widen(a), widen(b)).astype(dtype)
@@ -169,6 +186,14 @@ def fmod(x: Operand, y: Operand) -> Array:
     return _broadcast(lax.rem, widen(a), widen(b)).astype(a.dtype)
 
 
+def _lcm(x: Array, y: Array) -> Array:
+    """Of narrow integers the multiple is found in 32 bits, and wraps, as in C."""
+    dtype = x.dtype
+    if dtype.itemsize < np.dtype(np.int32).itemsize:
+        x, y = x.astype(jnp.int32), y.astype(jnp.int32)
+    return jnp.abs(jnp.lcm(x, y)).astype(dtype)
+
+
 _PROMOTED: dict[Any, Callable[..., Array]] = {
     aten.maximum.default: jnp.maximum,
     aten.minimum.default: jnp.minimum,
@@ -177,7 +202,7 @@ _PROMOTED: dict[Any, Callable[..., Array]] = {
     aten.fmax.default: jnp.fmax,
     aten.fmin.default: jnp.fmin,
     aten.gcd.default: jnp.gcd,
-    aten.lcm.default: jnp.lcm,
+    aten.lcm.default: _lcm,
     aten.nextafter.default: partial(_broadcast, lax.nextafter),
     aten.heaviside.default: lambda x, v: jnp.where(x == 0, v, (x > 0).astype(x.dtype)),
 }
@@ -221,7 +246,6 @@ _FLOAT: dict[Any, Callable[[Array, Array], Array]] = {
     aten.copysign.Scalar: jnp.copysign,
     aten.logaddexp.default: logaddexp,
     aten.logaddexp2.default: _logaddexp2,
-    aten.ldexp.Tensor: lambda x, y: x * jnp.exp2(y),
 }
 for _name, _function in (("xlogy", _xlog(jnp.log)), ("xlog1py", _xlog(jnp.log1p))):
     _packet = getattr(aten, f"special_{_name}")
@@ -234,53 +258,3 @@ _FLOAT |= {
 }
 for _op, _function in _FLOAT.items():
     lowers(_op)(in_opmath(_function))
-
-
-_POWERS: dict[float, Callable[[Array], Array]] = {
-    0.5: jnp.sqrt,
-    -0.5: lax.rsqrt,
-    -1: lambda x: 1 / x,
-    1: lambda x: x,
-    2: lambda x: x * x,
-    3: lambda x: x * x * x,
-    -2: lambda x: 1 / (x * x),
-}
-
-
-@lowers(
-    aten.pow.Tensor_Tensor,
-    aten.pow.Tensor_Scalar,
-    aten.pow.Scalar,
-)
-def power(x: Operand, y: Operand) -> Array:
-    dtype = result_type(x, y)
-    a = widen(cast(x, dtype))
-    if isinstance(y, int | float) and y in _POWERS:
-        return _POWERS[y](a).astype(dtype)
-    if isinstance(y, int | float) and float(y).is_integer() and 0 <= y <= 16:
-        return lax.integer_pow(a, int(y)).astype(dtype)
-    b = cast(y, a.dtype)
-    if jnp.issubdtype(a.dtype, jnp.integer):
-        return jnp.where(b < 0, _inverse_power(a, b), jnp.power(a, jnp.maximum(b, 0)))
-    return jnp.power(a, b).astype(dtype)
-
-
-def _inverse_power(x: Array, y: Array) -> Array:
-    """Integer x ** y for negative y: 0 but for 1 and -1."""
-    alternating = jnp.where(y % 2 == 0, 1, -1)
-    value = jnp.where(x == 1, 1, jnp.where(x == -1, alternating, 0))
-    return value.astype(x.dtype)
-
-
-@lowers(
-    aten.float_power.Tensor_Tensor,
-    aten.float_power.Tensor_Scalar,
-    aten.float_power.Scalar,
-)
-def float_power(x: Operand, y: Operand) -> Array:
-    wide = np.dtype(np.complex128 if _any_complex(x, y) else np.float64)
-    return jnp.power(cast(x, wide), cast(y, wide))
-
-
-def _any_complex(*xs: Operand) -> bool:
-    return any(jnp.iscomplexobj(x) for x in xs)

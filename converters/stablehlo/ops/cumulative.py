@@ -17,6 +17,7 @@ from tpu_export.converters.stablehlo.operands import (
     widen,
 )
 from tpu_export.converters.stablehlo.ops.binary import logaddexp
+from tpu_export.converters.stablehlo.ops.reduction import sum_dims
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -31,7 +32,16 @@ def _running(
         x = x.astype(jnp.int64)
     if not x.ndim:
         return x
-    return function(widen(x), axis=axis(dim, x.ndim)).astype(x.dtype)
+    return _whatever_size(function, widen(x), axis(dim, x.ndim)).astype(x.dtype)
+
+
+def _whatever_size(function: Callable[..., Array], x: Array, dim: int) -> Array:
+    """Run along an axis; one of dynamic size gets a place more, for XLA takes no empty one."""
+    if isinstance(x.shape[dim], int):
+        return function(x, axis=dim)
+    more = [(0, int(d == dim), 0) for d in range(x.ndim)]
+    y = function(lax.pad(x, jnp.zeros((), x.dtype), more), axis=dim)
+    return lax.slice_in_dim(y, 0, x.shape[dim], axis=dim)
 
 
 @lowers(aten.cumsum.default)
@@ -60,9 +70,9 @@ def _extreme(better: Callable[[Array, Array], Array], x: Array, dim: int) -> Any
     place = lax.broadcasted_iota(jnp.int64, x.shape, dim)
     if not isinstance(x.shape[dim], int):  # associative_scan takes constant sizes only
         running = lax.cummax if better is jnp.greater_equal else lax.cummin
-        extremes = running(x, axis=dim)
+        extremes = _whatever_size(running, x, dim)
         new = (x == extremes) | (x != x)
-        return extremes, lax.cummax(jnp.where(new, place, 0), axis=dim)
+        return extremes, _whatever_size(lax.cummax, jnp.where(new, place, 0), dim)
 
     def later(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
         take = (b[0] != b[0]) | ((a[0] == a[0]) & better(b[0], a[0]))
@@ -112,8 +122,15 @@ def _areas(y: Array, widths: Array | None, dim: int) -> Array:
 
 @lowers(aten.trapezoid.dx, aten.trapz.dx)
 def trapezoid(y: Array, *, dx: float = 1, dim: int = -1) -> Array:
-    area = _areas(y, None, dim)
-    return area * cast(dx / 2, area.dtype)
+    dim = axis(dim, y.ndim)
+    if not y.shape[dim]:
+        return _areas(y, None, dim)
+    # All but half of the ends, in these steps: of infinities it is NaN, as in torch.
+    ends = lax.index_in_dim(y, 0, dim, keepdims=False) + lax.index_in_dim(
+        y, -1, dim, keepdims=False
+    )
+    (total,), (ends,) = floating(sum_dims(y, dim)), floating(ends)
+    return (total - ends * cast(0.5, ends.dtype)) * cast(dx, total.dtype)
 
 
 @lowers(aten.trapezoid.x, aten.trapz.x)

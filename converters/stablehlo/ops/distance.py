@@ -39,7 +39,7 @@ def cosine_similarity(x: Array, y: Array, dim: int = 1, eps: float = 1e-8) -> Ar
 
     def unit(v: Array) -> Array:
         length = jnp.sqrt(jnp.sum(v * v, axis=dim, keepdims=True))
-        return v / jnp.maximum(length, eps)
+        return v / jnp.maximum(length, jnp.asarray(eps, x.dtype).astype(length.dtype))
 
     return jnp.sum(unit(a) * unit(b), axis=dim).astype(x.dtype)
 
@@ -72,7 +72,13 @@ def cdist(x: Array, y: Array, p: float = 2.0, compute_mode: int | None = None) -
     many = _many(x.shape[-2]) or _many(y.shape[-2])
     if p == 2 and (compute_mode == 1 or (not compute_mode and many)):
         return _by_product(x, y)
-    return _norm(x[..., :, None, :] - y[..., None, :, :], p)
+    apart = x[..., :, None, :] - y[..., None, :, :]
+    return count_apart(apart) if p == 0 else _norm(apart, p)
+
+
+def count_apart(gap: Array) -> Array:
+    """Return how many elements of the last axis are not 0; of a NaN it is NaN."""
+    return jnp.sum(jnp.minimum(jnp.ceil(jnp.abs(gap)), 1), axis=-1)
 
 
 @lowers(aten._euclidean_dist.default)

@@ -12,6 +12,7 @@ import torch
 from jax import Array
 
 from tpu_export.converters.stablehlo.operands import axes, cast, widen
+from tpu_export.converters.stablehlo.ops.distance import count_apart
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -77,4 +78,5 @@ def dist(x: Array, other: Array, p: float = 2) -> Array:
 @lowers(aten._pdist_forward.default, aten.pdist.default)
 def pdist(x: Array, p: float = 2) -> Array:
     row, column = np.triu_indices(x.shape[0], 1)
-    return _norm(x[row] - x[column], p, (1,), keepdim=False)
+    apart = x[row] - x[column]
+    return count_apart(apart) if p == 0 else _norm(apart, p, (1,), keepdim=False)

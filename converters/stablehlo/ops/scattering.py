@@ -17,6 +17,7 @@ from tpu_export.converters.stablehlo.operands import (
     cast,
     highest,
     lowest,
+    widen,
 )
 from tpu_export.converters.stablehlo.ops import scatter_free
 from tpu_export.converters.stablehlo.ops.indexing import (
@@ -47,6 +48,9 @@ _METHODS = {
     "amin": "min",
 }
 
+# Half types are kept in float32 meanwhile, and rounded once, as in torch.
+_ACCUMULATING = ("add", "multiply")
+
 
 def _write(x: Array, where: Any, values: Array, method: str = "set") -> Array:
     if current().target == "litert":
@@ -62,6 +66,8 @@ def _scatter(
 ) -> Array:
     if not x.ndim:
         return _scatter(x[None], 0, index.reshape(-1), _flat(src), method)[0]
+    if method in _ACCUMULATING and widen(x) is not x:
+        return _scatter(widen(x), dim, index, src, method).astype(x.dtype)
     if not index.ndim:
         index, src = index.reshape(1), _flat(src)
     dim = axis(dim, x.ndim)
@@ -145,7 +151,8 @@ def index_add(
     x: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1
 ) -> Array:
     source = source if alpha == 1 else source * cast(alpha, source.dtype)
-    return _index_write(x, dim, index, source, "add")
+    wide = widen(x) if x.ndim > 1 else x  # torch adds one by one in one dimension
+    return _index_write(wide, dim, index, source, "add").astype(x.dtype)
 
 
 @lowers(aten.index_copy.default)

@@ -14,6 +14,7 @@ from tpu_export.converters.stablehlo.operands import (
     replaced,
     widen,
 )
+from tpu_export.converters.stablehlo.ops.bessel import erfcx
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -54,6 +55,19 @@ def zeta(s: Operand, q: Operand) -> Array:
 def digamma(x: Array) -> Array:
     """Return the derivative of lgamma; at a zero an infinity of the other sign."""
     return jnp.where(x == 0, -1 / x, lax.digamma(x))
+
+
+def entr(x: Array) -> Array:
+    """Return -x log(x): 0 of 0, -inf of negative numbers."""
+    inside = -x * jnp.log(jnp.where(x > 0, x, 1))
+    return jnp.where(x > 0, inside, jnp.where(x < 0, -jnp.inf, jnp.abs(x)))
+
+
+def log_ndtr(x: Array) -> Array:
+    """Return the logarithm of the normal distribution, exact in both tails."""
+    scaled = x * math.sqrt(0.5)
+    left = jnp.log(erfcx(-jnp.minimum(scaled, 0)) / 2) - scaled * scaled
+    return jnp.where(x < -1, left, jnp.log1p(-lax.erfc(scaled) / 2))
 
 
 @lowers(aten.polygamma.default, aten.special_polygamma.default)

@@ -12,35 +12,36 @@ import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.operands import floating, in_opmath, widen
-from tpu_export.converters.stablehlo.ops.special import digamma
+from tpu_export.converters.stablehlo.ops import complex_functions as of_complex
+from tpu_export.converters.stablehlo.ops.special import digamma, entr, log_ndtr
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
 
 _FLOAT: dict[Any, Callable[[Array], Array]] = {
-    aten.acos.default: jnp.arccos,
-    aten.acosh.default: jnp.arccosh,
-    aten.asin.default: jnp.arcsin,
-    aten.asinh.default: jnp.arcsinh,
-    aten.atan.default: jnp.arctan,
-    aten.atanh.default: jnp.arctanh,
+    aten.acos.default: of_complex.acos,
+    aten.acosh.default: of_complex.acosh,
+    aten.asin.default: of_complex.asin,
+    aten.asinh.default: of_complex.asinh,
+    aten.atan.default: of_complex.atan,
+    aten.atanh.default: of_complex.atanh,
     aten.cos.default: jnp.cos,
-    aten.cosh.default: jnp.cosh,
+    aten.cosh.default: of_complex.cosh,
     aten.erf.default: lax.erf,
     aten.erfc.default: lax.erfc,
     aten.erfinv.default: lax.erf_inv,
     aten.exp.default: jnp.exp,
-    aten.exp2.default: jnp.exp2,
+    aten.exp2.default: of_complex.exp2,
     aten.expm1.default: jnp.expm1,
     aten.log.default: jnp.log,
     aten.log10.default: jnp.log10,
     aten.log1p.default: jnp.log1p,
     aten.log2.default: jnp.log2,
-    aten.reciprocal.default: lambda x: 1 / x,
-    aten.rsqrt.default: lax.rsqrt,
+    aten.reciprocal.default: of_complex.reciprocal,
+    aten.rsqrt.default: of_complex.rsqrt,
     aten.sin.default: jnp.sin,
-    aten.sinh.default: jnp.sinh,
-    aten.sqrt.default: jnp.sqrt,
+    aten.sinh.default: of_complex.sinh,
+    aten.sqrt.default: of_complex.sqrt,
     aten.tan.default: jnp.tan,
     aten.sinc.default: jnp.sinc,
     aten.deg2rad.default: lambda x: x * (np.pi / 180),
@@ -53,8 +54,8 @@ _FLOAT: dict[Any, Callable[[Array], Array]] = {
     aten.special_i1e.default: lax.bessel_i1e,
     aten.special_ndtr.default: lambda x: lax.erfc(-x * np.sqrt(0.5).item()) / 2,
     aten.special_ndtri.default: lambda x: jax.scipy.special.ndtri(x),
-    aten.special_log_ndtr.default: lambda x: jax.scipy.special.log_ndtr(x),
-    aten.special_entr.default: lambda x: jax.scipy.special.entr(x),
+    aten.special_log_ndtr.default: log_ndtr,
+    aten.special_entr.default: entr,
 }
 _SAME_AS = {
     aten.special_erf.default: aten.erf.default,
@@ -147,10 +148,7 @@ def sign(x: Array) -> Array:
 
 @lowers(aten.sgn.default)
 def sgn(x: Array) -> Array:
-    if not jnp.iscomplexobj(x):
-        return sign(x)
-    size = jnp.abs(x)
-    return jnp.where(size == 0, 0, x / jnp.where(size == 0, 1, size)).astype(x.dtype)
+    return of_complex.direction(x) if jnp.iscomplexobj(x) else sign(x)
 
 
 @lowers(aten.signbit.default)

@@ -148,3 +148,10 @@ def test_gelu_is_a_composite_for_litert(compare, approximate):
 
 def test_hardswish_is_a_composite_for_litert(compare):
     compare(aten.hardswish.default, torch.randn(3, 4), target="litert")
+
+
+def test_log_sigmoid_is_never_negative_zero(compiled_rule):
+    x = torch.tensor([0.0, 1e4, INF])
+    op = aten.log_sigmoid.default
+    got = compiled_rule(find_rule(op, "xla"), x)
+    torch.testing.assert_close(got.signbit(), op(x).signbit())

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tpu_export.converters.stablehlo.registry import find_rule
+
 aten = torch.ops.aten
 INF, NAN = float("inf"), float("nan")
 
@@ -95,3 +97,66 @@ def test_power(compare, exponent):
 )
 def test_more(compare, op, x, y):
     compare(op, x, y)
+
+
+# torch's kernels round the few elements beyond whole vectors in other places.
+LANES = 512
+# The overloads for tensors that take a Python number too.
+NUMBERS = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("y", [0.1, 1 / 3, -0.7, 257, torch.tensor(1 / 3)])
+@pytest.mark.parametrize(
+    "op",
+    [
+        aten.add.Tensor,
+        aten.sub.Tensor,
+        aten.rsub.Tensor,
+        aten.mul.Tensor,
+        aten.div.Tensor,
+        aten.floor_divide.default,
+        aten.remainder.Tensor,
+        aten.fmod.Tensor,
+    ],
+)
+def test_scalars_and_half_types(compare, op, y, dtype):
+    """Products and quotients take the scalar in float32, the others in the half type."""
+    x = torch.randn(LANES).to(dtype)
+    if op not in NUMBERS:
+        y = torch.as_tensor(y)
+    compare(op, x, y, tol=(0, 0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("op", [aten.add.Tensor, aten.sub.Tensor, aten.rsub.Tensor])
+def test_alpha_in_the_half_type(compare, op, dtype):
+    x, y = torch.randn(2, LANES).to(dtype)
+    compare(op, x, y, alpha=0.3, tol=(0, 0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_quotient_is_rounded_before_it_is_cut(compare, dtype):
+    x, y = (torch.randint(1, 100, (2, 4 * LANES)) / 10).to(dtype)
+    compare(aten.div.Tensor_mode, x, y, rounding_mode="trunc", tol=(0, 0))
+    compare(aten.div.Tensor_mode, x, 0.1, rounding_mode="trunc", tol=(0, 0))
+
+
+@pytest.mark.parametrize("y", [1.0, -1.0, 2.5, -3.0, INF, -INF])
+def test_sign_of_zero_quotients(compiled_rule, y):
+    x = torch.tensor([0.0, -0.0, 0.5, -0.5])
+    got = compiled_rule(find_rule(aten.floor_divide.default, "xla"), x, y)
+    torch.testing.assert_close(got.signbit(), torch.floor_divide(x, y).signbit())
+
+
+@pytest.mark.parametrize("op", [aten.floor_divide.default, aten.remainder.Tensor])
+def test_divisor_out_of_range(compare, op):
+    x = torch.tensor([1, 100, -7], dtype=torch.int32)
+    compare(op, x, torch.tensor(2**31))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_multiples_wrap(compare, dtype):
+    largest = torch.iinfo(dtype).max
+    x = torch.tensor([largest, largest - 1, 100, 7], dtype=dtype)
+    compare(aten.lcm.default, x[:, None], x)

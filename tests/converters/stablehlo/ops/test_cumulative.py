@@ -34,3 +34,9 @@ def test_cummax_edges(compare, x):
 @pytest.mark.parametrize("n", [1, 2])
 def test_diff(compare, n):
     compare(aten.diff.default, X, n)
+
+
+def test_trapezoid_of_infinities_and_wrapping_ends(compare):
+    compare(aten.trapezoid.dx, torch.tensor([[INF, 1.0, 2.0], [1.0, INF, 2.0]]))
+    compare(aten.trapezoid.dx, torch.full((4,), 127, dtype=torch.int8), dx=0.5)
+    compare(aten.trapezoid.dx, torch.tensor([[1.5]]))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 aten = torch.ops.aten
-INF = float("inf")
+INF, NAN = float("inf"), float("nan")
 
 
 def r(*shape):
@@ -36,3 +36,15 @@ def test_cdist(compare, p, shapes):
     x, y = (r(*shape) for shape in shapes)
     compare(aten.cdist.default, x, y, p, tol=(1e-4, 1e-4))
     compare(aten._cdist_forward.default, x, y, p, 2, tol=(1e-4, 1e-4))
+
+
+def test_counts_of_nan(compare):
+    x = torch.tensor([[1.0, 2.0], [NAN, 2.0], [1.0, 2.0]])
+    compare(aten.cdist.default, x, x[1:], 0.0)
+    compare(aten.pdist.default, x, 0.0)
+
+
+def test_half_epsilon(compare):
+    """1e-8 is 0 in float16: a row of zeros gives NaN, as in torch."""
+    x = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float16)
+    compare(aten.cosine_similarity.default, x, x.flip(1), 1)

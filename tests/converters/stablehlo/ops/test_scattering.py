@@ -66,3 +66,15 @@ def test_traced_masks(shape, mask, values):
     arrays = [jax.numpy.array(t.numpy()) for t in (x, mask, values)]
     got = jax.jit(lambda a, m, v: rule(a, [m], v))(*arrays)
     torch.testing.assert_close(torch.from_numpy(jax.device_get(got).copy()), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_types_accumulate_in_float32(compare, dtype):
+    x, index = torch.zeros(1, dtype=dtype), torch.zeros(4096, dtype=torch.int64)
+    ones = torch.ones(4096, dtype=dtype)
+    compare(aten.scatter_add.default, x, 0, index, ones)
+    compare(aten.scatter_reduce.two, x, 0, index, ones, "sum")
+    compare(aten.scatter_reduce.two, x, 0, index, ones, "mean")
+    compare(aten.index_add.default, x[:, None], 0, index, ones[:, None])
+    compare(aten.index_add.default, x, 0, index, ones)  # one by one in one dimension
+    compare(aten.index_put.default, x, [index], ones, True)

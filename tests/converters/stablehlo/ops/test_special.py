@@ -89,3 +89,16 @@ def test_float32_stays_float32(n):
         text += jax.jit(rule).lower(x, x).as_text()
     assert "f64" not in text
     assert "custom_call" not in text
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_normal_distribution_in_its_tails(compare, dtype):
+    x = torch.tensor([-100.0, -20, -3, -1, -0.5, 0, 0.5, 1, 3, 5, 7.25, 9, INF, -INF])
+    compare(aten.special_log_ndtr.default, x.to(dtype), tol=(2e-6, 0))
+
+
+def test_entropy(compare, compiled_rule):
+    x = torch.tensor([-1.0, -0.0, 0.0, 0.5, 3.0, INF, NAN])
+    compare(aten.special_entr.default, x)
+    got = compiled_rule(find_rule(aten.special_entr.default, "xla"), x)
+    assert not got[1:3].signbit().any()
