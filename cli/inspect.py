@@ -107,6 +107,11 @@ def describe(signature: Any) -> str:
         f"  {d.name}: {d.minimum} … {d.maximum if d.maximum is not None else 'any'}"
         for d in signature.dims
     ]
+    lines += [
+        f"  {d.name}: {d.minimum} … {d.maximum if d.maximum is not None else 'any'}, "
+        "counted in the data of each call"
+        for d in signature.counted
+    ]
     lines += [f"  only where {constraint}" for constraint in signature.constraints]
     lines += [f"  {r.name}: {r.low} … {r.high} ({r.because})" for r in signature.ranges]
     return "\n".join(lines)

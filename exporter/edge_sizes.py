@@ -12,6 +12,8 @@ import torch
 from torch._subclasses import FakeTensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from tpu_export.converters.stablehlo.program import LoweredProgram
+from tpu_export.converters.stablehlo.refine import refined
 from tpu_export.exporter.buckets import unmet
 from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.questions import Question
@@ -59,6 +61,27 @@ def settle(
     return replace(
         captured, signature=replace(signature, dims=dims, constraints=constraints)
     )
+
+
+def refinable(program: LoweredProgram, example: Mapping[str, int]) -> LoweredProgram:
+    """Return a program whose dimensions may be 0 only where XLA can make it of that size."""
+    dims = tuple(
+        dim
+        if dim.minimum or _refines(program, {**example, dim.name: 0})
+        else replace(dim, minimum=1)
+        for dim in program.signature.dims
+    )
+    return replace(program, signature=replace(program.signature, dims=dims))
+
+
+def _refines(program: LoweredProgram, sizes: Mapping[str, int]) -> bool:
+    counted = {dim.name: max(dim.minimum, 1) for dim in program.signature.counted}
+    main = program.main
+    try:
+        refined(main.module("cpu"), main.spec, {**counted, **sizes})
+    except Exception:  # JAX, MLIR and XLA share no base
+        return False
+    return True
 
 
 def _maybe_empty(captured: Captured) -> list[str]:

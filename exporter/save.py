@@ -22,6 +22,7 @@ from tpu_export.runtime.artifact import ArtifactWriter
 from tpu_export.runtime.codec import encode
 from tpu_export.runtime.manifest import (
     FORMAT_VERSION,
+    CountFunction,
     Executable,
     Manifest,
     Program,
@@ -94,6 +95,10 @@ def _program(writer: ArtifactWriter, program: LoweredProgram) -> Program:
         main_modules=_modules(writer, program.main, name),
         prepare=prepare.spec if prepare else None,
         prepare_modules=_modules(writer, prepare, f"{name}.prepare") if prepare else {},
+        counts=tuple(
+            CountFunction(f.spec, _modules(writer, f, f"{name}.count{i}"))
+            for i, f in enumerate(program.counts)
+        ),
     )
 
 
@@ -210,5 +215,6 @@ def _qualified(
         signature=replace(program.signature, state=state),
         main=replace(program.main, spec=renamed(program.main.spec)),
         prepare=replace(prepare, spec=renamed(prepare.spec)) if prepare else None,
+        counts=tuple(replace(f, spec=renamed(f.spec)) for f in program.counts),
         weights={new(n): t for n, t in program.weights.items()},
     )

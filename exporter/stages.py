@@ -13,6 +13,7 @@ from tpu_export.converters.tpu.compile import CompiledTarget, compile_program
 from tpu_export.converters.tpu.compile import Target as CompileTarget
 from tpu_export.converters.tpu.cost import CostReport
 from tpu_export.converters.tpu.topologies import parse_topology
+from tpu_export.exporter import edge_sizes
 from tpu_export.exporter.buckets import Buckets, check_buckets, compiled_sizes
 from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.save import save
@@ -116,7 +117,7 @@ def lower(captured: Captured, *, target: Target = "xla") -> Lowered:
         target=target,
         model_file=captured.model_file,
     )
-    return Lowered(captured, program)
+    return Lowered(captured, edge_sizes.refinable(program, captured.example_dims()))
 
 
 def compile_signatures(
@@ -149,6 +150,8 @@ def compile_signatures(
                 low.program, wanted, dims=compiled_sizes(low.captured, buckets)
             )
         )
+        if not low.program.counts  # sizes that the data decides have no executable
+        else ()
         for name, low in signatures.items()
     }
     return Compiled(signatures, targets)

@@ -65,7 +65,8 @@ def _buckets(
     for name in captured.keys() & program.signatures.keys():
         example = captured[name].example_dims()
         sizes = [s for s in program[name].buckets if s.keys() == example.keys()]
-        others = [*sizes, *(s for s in empties(captured[name]) if s not in sizes)]
+        empty = empties(captured[name], program.signatures[name])
+        others = [*sizes, *(s for s in empty if s not in sizes)]
         found[name] = [s for s in others if s != example]
     return found
 

@@ -9,17 +9,17 @@ from typing import Any
 from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.second_inputs import Example, resized, second_inputs
 from tpu_export.parity.eager import Sample
-from tpu_export.runtime.signature import sizes_text
+from tpu_export.runtime.signature import Signature, sizes_text
 
 Second = Callable[[Captured, int], Any]
 
 
-def empties(captured: Captured) -> list[Mapping[str, int]]:
+def empties(captured: Captured, signature: Signature) -> list[Mapping[str, int]]:
     """Return the example's sizes with each dimension 0 in turn, where it may be."""
     example = captured.example_dims()
     return [
         {**example, dim.name: 0}
-        for dim in captured.signature.dims
+        for dim in signature.dims
         if dim.minimum == 0 and example[dim.name] != 0
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +75,8 @@ def tpuexe(job: Job) -> Iterator[Pending]:
     known: Sequence[Reference] = ()
     if job.parity:
         with stage("eager"):
-            samples = Samples(job.seed, job.second_inputs, _bucketed(job))
+            sizes = _bucketed(job, programs)
+            samples = Samples(job.seed, job.second_inputs, sizes)
             known = references(job.signatures, programs, samples)
     weights = sum(t.nbytes for p in programs.values() for t in p.weights.values())
     kept = golden(known, max(GOLDEN_BYTES, weights // GOLDEN_SHARE))
@@ -91,12 +92,18 @@ def tpuexe(job: Job) -> Iterator[Pending]:
         ]
         notes = [n for c in job.signatures.values() for n in left_out(c, job.buckets)]
         notes += [_unproven(name) for name, p in programs.items() if _own_tpu(p)]
+        notes += [_uncompiled(p) for p in programs.values() if p.counts]
         yield _PendingArtifact(writer, job, known, estimates, notes)
 
 
-def _bucketed(job: Job) -> dict[str, list[Sizes]]:
+def _bucketed(
+    job: Job, programs: Mapping[str, LoweredProgram]
+) -> dict[str, list[Sizes]]:
     """Return the sizes to prove besides the example's, by signature."""
-    sizes = {name: empties(captured) for name, captured in job.signatures.items()}
+    sizes = {
+        name: empties(captured, programs[name].signature)
+        for name, captured in job.signatures.items()
+    }
     for name, captured in job.signatures.items():
         if set(job.buckets) & {dim.name for dim in captured.signature.dims}:
             buckets = compiled_sizes(captured, job.buckets)
@@ -115,6 +122,14 @@ def _file(job: Job) -> Path:
 def _own_tpu(program: LoweredProgram) -> bool:
     functions = [program.main, *([program.prepare] if program.prepare else [])]
     return any("tpu" in function.modules for function in functions)
+
+
+def _uncompiled(program: LoweredProgram) -> str:
+    sizes = ", ".join(dim.name for dim in program.signature.counted)
+    return (
+        f"{program.signature.name}: no executable for any target, because the data decides "
+        f"{sizes}; each size is compiled at its first call"
+    )
 
 
 def _unproven(name: str) -> str:

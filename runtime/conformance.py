@@ -1,13 +1,12 @@
-"""What a manifest says must agree with itself: rules 3.5 to 3.11 of docs/tpuexe.md."""
+"""What a manifest says must agree with itself: rules 3.5 to 3.12 of docs/tpuexe.md."""
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Iterator, Sequence
 
 from tpu_export.runtime.archive import ArtifactCorruptedError
-from tpu_export.runtime.expressions import FUNCTIONS, constraint_names, names_in
+from tpu_export.runtime.expressions import constraint_names
 from tpu_export.runtime.manifest import (
     Executable,
     Manifest,
@@ -16,19 +15,21 @@ from tpu_export.runtime.manifest import (
     features_of,
 )
 from tpu_export.runtime.signature import (
-    Dim,
     FunctionSpec,
     Signature,
     Slot,
     TensorSpec,
 )
-from tpu_export.runtime.tensors import CODES, MAX_RANK
+from tpu_export.runtime.tensor_rules import (
+    MAX_SIZE,
+    TENSOR,
+    check_dims,
+    check_tensors,
+    is_word,
+)
 from tpu_export.runtime.tree_rules import check_trees, distinct, require
 
-MAX_SIZE = 2**63 - 1
 _SIGNATURE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+\-]{0,127}\Z")
-_TENSOR = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,1024}\Z")
-_DIM = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 # The dtypes of inputs that have ranges, and their least and greatest values.
 _INDICES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
@@ -46,8 +47,8 @@ def check_manifest(manifest: Manifest) -> None:
         require(good, "3.2", f"bad size or hash of {name!r}")
     for name, weight in manifest.weights.items():
         spec = TensorSpec(name, weight.shape, weight.dtype)
-        _check_tensors([spec], (), f"weight {name!r}")
-        require(bool(_TENSOR.match(weight.key)), "3.5", f"bad key of weight {name!r}")
+        check_tensors([spec], (), f"weight {name!r}")
+        require(bool(TENSOR.match(weight.key)), "3.5", f"bad key of weight {name!r}")
     for name, program in manifest.programs.items():
         require(name == program.signature.name, "3.5", f"{name!r} has another name")
         check_signature(program.signature, manifest.weights)
@@ -67,18 +68,18 @@ def check_signature(signature: Signature, weights: dict[str, WeightRef]) -> None
     name = signature.name
     require(bool(_SIGNATURE.match(name)), "3.5", f"bad signature name {name!r}")
     where = f"signature {name!r}"
-    _check_dims(signature.dims, where)
     dims = [dim.name for dim in signature.dims]
+    check_dims((*signature.dims, *signature.counted), where)
     for specs, known in (
         (signature.inputs, dims),
-        (signature.outputs, dims),
+        (signature.outputs, [*dims, *(dim.name for dim in signature.counted)]),
         (signature.state, ()),
     ):
-        _check_tensors(specs, known, where)
+        check_tensors(specs, known, where)
     parameters = [p.name for p in signature.parameters]
     require(distinct(parameters), "3.5", f"{where}: a parameter twice")
     for parameter in parameters:
-        good = bool(_TENSOR.match(parameter))
+        good = bool(TENSOR.match(parameter))
         require(good, "3.5", f"{where}: bad name of a parameter")
     check_trees([p.tree for p in signature.parameters], len(signature.inputs), where)
     check_trees([signature.output_tree], len(signature.outputs), where)
@@ -99,7 +100,7 @@ def _check_ranges(signature: Signature, where: str) -> None:
     for r in signature.ranges:
         info = _INDICES.get(dtypes.get(r.name, ""))
         good = info is not None and info[0] <= r.low <= r.high <= info[1]
-        good = good and bool(_TENSOR.match(r.because))
+        good = good and bool(TENSOR.match(r.because))
         require(good, "3.11", f"{where}: bad range of {r.name!r}")
 
 
@@ -108,7 +109,8 @@ def _check_features(manifest: Manifest) -> None:
     good = manifest.features == features_of(signatures)
     require(good, "3.10", f"features are {manifest.features}")
     for signature in signatures:
-        names = [dim.name for dim in signature.dims] + [*numbers(signature)]
+        dims = (*signature.dims, *signature.counted)
+        names = [dim.name for dim in dims] + [*numbers(signature)]
         for constraint in signature.constraints:
             _check_constraint(constraint, names, f"signature {signature.name!r}")
 
@@ -124,61 +126,21 @@ def _check_constraint(constraint: str, names: Sequence[str], where: str) -> None
 def numbers(signature: Signature) -> Iterator[str]:
     """Yield the inputs that a constraint may mention: whole numbers, of a plain name."""
     for spec in signature.inputs:
-        if not spec.shape and spec.dtype == "int64" and _is_word(spec.name):
+        if not spec.shape and spec.dtype == "int64" and is_word(spec.name):
             yield spec.name
-
-
-def _is_word(name: str) -> bool:
-    good = bool(_DIM.match(name)) and not keyword.iskeyword(name)
-    return good and name not in FUNCTIONS
-
-
-def _check_dims(dims: Sequence[Dim], where: str) -> None:
-    require(distinct([d.name for d in dims]), "3.7", f"{where}: a dimension twice")
-    for dim in dims:
-        good = _is_word(dim.name)
-        require(good, "3.7", f"{where}: bad dimension name {dim.name!r}")
-        high = MAX_SIZE if dim.maximum is None else dim.maximum
-        good = 0 <= dim.minimum <= high <= MAX_SIZE
-        require(good, "3.7", f"{where}: bad range of {dim.name!r}")
-
-
-def _check_tensors(
-    specs: Sequence[TensorSpec | Slot], dims: Sequence[str], where: str
-) -> None:
-    if not isinstance(next(iter(specs), None), Slot):
-        names = [spec.name for spec in specs]
-        require(distinct(names), "3.5", f"{where}: a tensor name twice")
-    for spec in specs:
-        good = bool(_TENSOR.match(spec.name)) and spec.dtype in CODES
-        good = good and len(spec.shape) <= MAX_RANK
-        require(good, "3.5", f"{where}: bad name, dtype or rank of {spec.name!r}")
-        for size in spec.shape:
-            if isinstance(size, int):
-                good = 0 <= size <= MAX_SIZE
-                require(good, "3.5", f"{where}: bad size of {spec.name!r}")
-            else:
-                _check_expression(size, dims, f"{where}: {spec.name!r}")
-
-
-def _check_expression(text: str, dims: Sequence[str], where: str) -> None:
-    try:
-        unknown = names_in(text) - set(dims)
-    except ValueError as error:
-        raise ArtifactCorruptedError("3.7", f"{where}: {error}") from error
-    require(not unknown, "3.7", f"{where}: unknown dimension in {text!r}")
 
 
 def _check_program(program: Program, weights: dict[str, WeightRef], where: str) -> None:
     signature, main, prepare = program.signature, program.main, program.prepare
-    dims = [dim.name for dim in signature.dims]
-    _check_tensors((*main.arguments, *main.results), dims, where)
+    dims = [dim.name for dim in (*signature.dims, *signature.counted)]
+    check_tensors((*main.arguments, *main.results), dims, where)
+    _check_counts(program, weights, where)
     _check_variants(program.main_modules, where)
     prepared: set[tuple[object, ...]] = set()
     if prepare is None:
         require(not program.prepare_modules, "3.6", f"{where}: prepare has no spec")
     else:
-        _check_tensors((*prepare.arguments, *prepare.results), (), where)
+        check_tensors((*prepare.arguments, *prepare.results), (), where)
         _check_variants(program.prepare_modules, where)
         _check_prepare(prepare, weights, where)
         prepared = {_key(slot) for slot in prepare.results}
@@ -202,11 +164,40 @@ def _check_order(
     outputs = [("output", *_tensor(s)) for s in signature.outputs]
     by_name = {s.name: ("input", *_tensor(s)) for s in signature.inputs}
     written = [by_name[name] for name in signature.mutated_inputs]
-    arguments = [*map(_key, leading), *state, *inputs]
+    arguments = [*map(_key, leading), *state, *inputs, *_sizes(signature)]
     same = arguments == [*map(_key, main.arguments)]
     require(same, "3.6", f"{where}: arguments of main do not fit the signature")
     same = [*outputs, *state, *written] == [*map(_key, main.results)]
     require(same, "3.6", f"{where}: results of main do not fit the signature")
+
+
+def _sizes(signature: Signature) -> list[tuple[object, ...]]:
+    return [("size", dim.name, (dim.name,), "bool") for dim in signature.counted]
+
+
+def _check_counts(program: Program, weights: dict[str, WeightRef], where: str) -> None:
+    """Each counted dimension comes from one function, which needs earlier ones only."""
+    signature = program.signature
+    dims = [dim.name for dim in signature.dims]
+    given = {("state", *_tensor(s)) for s in signature.state}
+    given |= {("input", *_tensor(s)) for s in signature.inputs}
+    counted: list[str] = []
+    for function in program.counts:
+        spec = function.spec
+        check_tensors((*spec.arguments, *spec.results), [*dims, *counted], where)
+        _check_variants(function.modules, where)
+        known = {size for size in _sizes(signature) if size[1] in counted}
+        for slot in spec.arguments:
+            weight = slot.kind == "weight" and _is_weight(slot, weights)
+            good = weight or _key(slot) in given | known
+            require(good, "3.12", f"{where}: a count takes {slot.name!r}")
+        for slot in spec.results:
+            good = _key(slot) == ("count", slot.name, (), "int64")
+            require(good, "3.12", f"{where}: a count gives {slot.name!r}")
+            counted.append(slot.name)
+    names = [dim.name for dim in signature.counted]
+    good = distinct(counted) and sorted(counted) == sorted(names)
+    require(good, "3.12", f"{where}: counted dimensions are {counted}")
 
 
 def _check_prepare(
@@ -232,6 +223,7 @@ def _check_shared_state(manifest: Manifest) -> None:
     state = {slot.name for p in programs for slot in p.signature.state}
     for program in programs:
         functions = [program.main, *([program.prepare] if program.prepare else [])]
+        functions += [function.spec for function in program.counts]
         fixed = {s.name for f in functions for s in f.arguments if s.kind == "weight"}
         both = sorted(fixed & state)
         require(not both, "3.6", f"{both[:1]} is both weight and state")
@@ -244,6 +236,7 @@ def _check_executable(executable: Executable, manifest: Manifest) -> None:
         what = f"an executable of an unknown signature {executable.signature!r}"
         raise ArtifactCorruptedError("3.8", what)
     require(executable.platform in ("cpu", "tpu"), "3.8", f"{where}: platform")
+    require(not program.signature.counted, "3.8", f"{where}: of counted sizes")
     ranges = {dim.name: dim for dim in program.signature.dims}
     require(set(ranges) == set(executable.dims), "3.8", f"{where}: dimensions")
     for name, size in executable.dims.items():

@@ -6,7 +6,7 @@ The rules for each field are in docs/tpuexe.md; reading and checking is runtime/
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tpu_export.runtime.signature import FunctionSpec, Signature
 
@@ -14,8 +14,8 @@ from tpu_export.runtime.signature import FunctionSpec, Signature
 # 1  2026-12: first version.
 FORMAT_VERSION = 1
 # Features: what a reader must know beyond the version, where a file uses it.
-CONSTRAINTS, RANGES = "constraints", "ranges"
-FEATURES = (CONSTRAINTS, RANGES)
+CONSTRAINTS, RANGES, COUNTED = "constraints", "ranges", "counted"
+FEATURES = (CONSTRAINTS, RANGES, COUNTED)
 
 
 def features_of(signatures: Iterable[Signature]) -> tuple[str, ...]:
@@ -24,6 +24,7 @@ def features_of(signatures: Iterable[Signature]) -> tuple[str, ...]:
     used = {
         CONSTRAINTS: any(s.constraints for s in found),
         RANGES: any(s.ranges for s in found),
+        COUNTED: any(s.counted for s in found),
     }
     return tuple(name for name in FEATURES if used[name])
 
@@ -97,14 +98,27 @@ class WeightRef:
 
 
 @dataclass(frozen=True)
+class CountFunction:
+    """A function that gives counted dimensions, run before main, and its entries."""
+
+    spec: FunctionSpec
+    modules: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Program:
-    """The portable form of one signature: entries per variant ("" always, "cpu" maybe)."""
+    """The portable form of one signature: entries per variant ("" always, "cpu" maybe).
+
+    Attributes:
+        counts: in the order they run; each may need the sizes that earlier ones gave.
+    """
 
     signature: Signature
     main: FunctionSpec
     main_modules: dict[str, str]
     prepare: FunctionSpec | None
     prepare_modules: dict[str, str]
+    counts: tuple[CountFunction, ...] = field(default=(), metadata={"optional": True})
 
 
 @dataclass(frozen=True)

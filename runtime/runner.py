@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import jax
 
 from tpu_export.runtime.artifact import Artifact
+from tpu_export.runtime.counts import Counts
 from tpu_export.runtime.devices import host_features
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.executables import (
@@ -20,7 +21,7 @@ from tpu_export.runtime.executables import (
     load_executable,
     mismatch,
 )
-from tpu_export.runtime.manifest import Executable, buckets
+from tpu_export.runtime.manifest import CountFunction, Executable, buckets
 from tpu_export.runtime.manifest import Program as Portable
 from tpu_export.runtime.signature import (
     FunctionSpec,
@@ -94,13 +95,14 @@ class Runner:
         self._codes: OrderedDict[tuple[tuple[str, int], ...], _Code] = OrderedDict()
         self._leading: dict[str, Arrays] = {}
         self._prepare: Flat | None = None
+        self._counts = Counts(portable, self._compiled_count, self._put)
         self.compilations = 0
         self.origin = ""
 
     def ready(self, weights: Weights) -> None:
         """Load what can be loaded before the first call."""
         found = self._executables()
-        if not self.signature.dims:
+        if not self.signature.dims and not self.signature.counted:
             self._code({}, weights)
         elif found:
             self._code(found[0].dims, weights)
@@ -109,6 +111,7 @@ class Runner:
 
     def forget(self) -> None:
         """Drop everything that depends on the weights' values; code does not."""
+        self._counts.forget()
         with self._lock:
             self._leading.clear()
 
@@ -119,10 +122,12 @@ class Runner:
 
         Raises:
             ExecutionError: the device failed; state that was donated is lost.
+            CountError: the data gives a size that the model was not captured for.
         """
-        run, leading = self._code(dims, weights)
         try:
-            results = run([*leading, *rest])
+            dims, sizes = self._counts.of(weights, dims, rest)
+            run, leading = self._code(dims, weights)
+            results = run([*leading, *rest, *sizes])
             # What was put without a copy is the caller's again when this returns.
             return list(jax.block_until_ready(results))
         except jax.errors.JaxRuntimeError as error:
@@ -237,6 +242,10 @@ class Runner:
         shapes = static_shapes(spec.arguments, dims)
         run = self._compile(function, shapes, donated)
         return _Code(run, "", self._in_order, f"compiled from StableHLO: {reason}")
+
+    def _compiled_count(self, count: CountFunction, dims: Mapping[str, int]) -> Flat:
+        function = self._function(count.modules, count.spec)
+        return self._compile(function, static_shapes(count.spec.arguments, dims), ())
 
     def _compiled_prepare(self, spec: FunctionSpec) -> Flat:
         function = self._function(self.portable.prepare_modules, spec)

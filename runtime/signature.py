@@ -89,6 +89,8 @@ class Signature:
         constraints: what a call must satisfy besides their ranges, such as "q <= kv", in
             names of dims and of whole-number inputs.
         ranges: of inputs that the model uses as indices, each input at most once.
+        counted: dimensions of results that the data decides, such as how many places a
+            mask selects; shapes of inputs and state mention none.
     """
 
     name: str
@@ -101,9 +103,12 @@ class Signature:
     dims: tuple[Dim, ...] = ()
     constraints: tuple[str, ...] = field(default=(), metadata={"optional": True})
     ranges: tuple[InputRange, ...] = field(default=(), metadata={"optional": True})
+    counted: tuple[Dim, ...] = field(default=(), metadata={"optional": True})
 
 
-SlotKind: TypeAlias = Literal["weight", "prepared", "state", "input", "output"]
+SlotKind: TypeAlias = Literal[
+    "weight", "prepared", "state", "input", "output", "size", "count"
+]
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,9 @@ class Slot:
 
     kind "weight": a raw weight by FQN; "prepared": a result of `prepare`;
     "state": a state slot by name; "input": a user input (as a result: its mutated value);
-    "output": a user output.
+    "output": a user output;
+    "size": an array of as many elements as a counted dimension has, for its shape alone;
+    "count": the number of them, an int64.
     """
 
     kind: SlotKind
@@ -125,8 +132,9 @@ class Slot:
 class FunctionSpec:
     """The calling convention of one StableHLO function or executable.
 
-    main:    (weight | prepared)*, state*, input*  ->  output*, state*, input*
-    prepare: weight*                               ->  prepared*
+    main:    (weight | prepared)*, state*, input*, size*  ->  output*, state*, input*
+    prepare: weight*                                      ->  prepared*
+    count:   (weight | state | input | size)*             ->  count*
     A main argument of kind state has a result of the same name, which may reuse its buffer.
     """
 

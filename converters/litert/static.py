@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 
 import jax
 import numpy as np
-from jax import export
-from jax.extend import mlir
-from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.program import LoweredProgram
+from tpu_export.converters.stablehlo.refine import refined
 from tpu_export.runtime.devices import XLA_CPU_OPTIONS
 from tpu_export.runtime.signature import FunctionSpec, Slot
 from tpu_export.runtime.stablehlo import portable_callable, static_shape, static_shapes
@@ -44,7 +40,7 @@ def static_program(program: LoweredProgram, dims: Mapping[str, int]) -> StaticPr
     """Bind every dynamic dimension to a size, and compute what depends on weights only."""
     spec, module = program.main.spec, program.main.module("cpu")
     if any(isinstance(d, str) for s in spec.arguments for d in s.shape):
-        module = _refined(module, spec, dims)
+        module = refined(module, spec, dims)
         spec = FunctionSpec(_bound(spec.arguments, dims), _bound(spec.results, dims))
     return StaticProgram(module, spec, _weights(program))
 
@@ -66,23 +62,6 @@ def leading_slots(spec: FunctionSpec) -> list[Slot]:
 
 def _bound(slots: Sequence[Slot], dims: Mapping[str, int]) -> tuple[Slot, ...]:
     return tuple(replace(s, shape=static_shape(s.shape, dims)) for s in slots)
-
-
-def _refined(module: bytes, spec: FunctionSpec, dims: Mapping[str, int]) -> bytes:
-    """Return a module whose sizes follow from static arguments, with these sizes."""
-    with jax.enable_x64(True):
-        function = jax.jit(portable_callable(module, spec, "cpu"), keep_unused=True)
-        called = export.export(function)(*static_shapes(spec.arguments, dims))
-    bytecode = BytesIO()
-    with ir.Context() as context:
-        stablehlo.register_dialect(context)
-        parsed = mlir.deserialize_portable_artifact(called.mlir_module_serialized)
-        parsed.operation.write_bytecode(bytecode)
-        refined = mlir.refine_polymorphic_shapes(bytecode.getvalue())
-        version = stablehlo.get_version_from_compatibility_requirement(
-            stablehlo.StablehloCompatibilityRequirement.WEEK_4
-        )
-        return bytes(mlir.serialize_portable_artifact(refined, version))
 
 
 def _weights(program: LoweredProgram) -> dict[str, Array]:

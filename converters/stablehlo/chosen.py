@@ -113,6 +113,8 @@ def cast(x: Array | Chosen, dtype: Any) -> Array | Chosen:
 
 
 def _choose(op: object, args: Sequence[Any]) -> Chosen | None:
+    if current().sizes:
+        return None  # the size is a dimension of main
     if op is aten.masked_select.default:
         x, mask, lead = args[0], args[1], 0
         x = jnp.broadcast_to(x, np.broadcast_shapes(x.shape, mask.shape))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 
@@ -22,6 +23,7 @@ class LoweringContext:
         scope: "module.path/aten op/file:line" of the node being lowered.
         trial: only to find out whether something draws; what is computed is thrown away.
         every_row_sees: the attention being lowered hides no row of scores as a whole.
+        sizes: of the result of the node being lowered, those that the data decides.
     """
 
     target: Target = "xla"
@@ -30,6 +32,7 @@ class LoweringContext:
     scope: str = ""
     trial: bool = False
     every_row_sees: bool = False
+    sizes: Sequence[Any] = ()
 
     def next_key(self) -> jax.Array:
         """Return a fresh key and advance the state (threefry, uint32[2])."""

@@ -27,6 +27,7 @@ from tpu_export.converters.stablehlo.chosen import (
     chosen,
     repeated_masks,
 )
+from tpu_export.converters.stablehlo.counting import Counting
 from tpu_export.converters.stablehlo.decompose import decompose
 from tpu_export.converters.stablehlo.in_place import functional_twin, is_in_place
 from tpu_export.converters.stablehlo.location import scope
@@ -94,12 +95,14 @@ class Interpreter:
         model_file: source lines are relative to its folder.
         same: node -> the node whose tensor it is (functional.py).
         inner: the graph is the decomposition of one node, which errors are about.
+        counting: the sizes that the data decides; None where it may decide none.
     """
 
     target: Target
     model_file: Path | None = None
     same: Mapping[Node, Node] = field(default_factory=dict)
     inner: bool = False
+    counting: Counting | None = None
 
     def run(
         self, module: GraphModule, inputs: Sequence[Any]
@@ -187,10 +190,14 @@ class Interpreter:
             return
         place = scope(node, self.model_file)
         context.current().scope = place
+        if self.counting is not None:
+            context.current().sizes = self.counting.sizes(node)
         context.current().every_row_sees = simpler is not None and (
             simpler.every_row_sees
         )
         with jax.named_scope(place):
+            if self.counting is not None:
+                self.counting.note(node, args, kwargs)
             result = self._result(node, args, kwargs)
         if is_in_place(node.target):
             owner = self.same[node]

@@ -24,6 +24,7 @@ class LoweredProgram:
         weights: every raw weight that main or prepare takes, and the initial value of every state
             slot, by name. Tensors are the model's own, not copies; they may be non-contiguous.
             The slot of the seed (RNG) starts as uint32[2] zeros.
+        counts: what gives the sizes that the data decides, in the order they run.
         integers: what became of each int64 tensor: 32 bits, or 64 and why.
     """
 
@@ -32,4 +33,5 @@ class LoweredProgram:
     main: LoweredFunction
     prepare: LoweredFunction | None
     weights: Mapping[str, torch.Tensor] = field(repr=False)
+    counts: tuple[LoweredFunction, ...] = ()
     integers: tuple[IntegerTensor, ...] = field(default=(), repr=False)

@@ -88,13 +88,15 @@ def _is_positive(size: Any) -> bool:
 
 
 def input_shapes(
-    inputs: Sequence[TensorSpec], dims: Sequence[Dim]
+    inputs: Sequence[TensorSpec],
+    dims: Sequence[Dim],
+    equalities: Sequence[str] = (),
 ) -> list[jax.ShapeDtypeStruct]:
     """Return the shapes of a signature's inputs in one symbolic scope."""
     names = [dim.name for dim in dims]
     variables: Mapping[str, Any] = {}
     if names:
-        constraints = [c for dim in dims for c in _constraints(dim)]
+        constraints = [*(c for dim in dims for c in _constraints(dim)), *equalities]
         symbols = export.symbolic_shape(", ".join(names), constraints=constraints)
         variables = dict(zip(names, symbols, strict=True))
     return [

@@ -63,5 +63,6 @@ from tpu_export.converters.stablehlo.ops import special as special
 from tpu_export.converters.stablehlo.ops import spectral as spectral
 from tpu_export.converters.stablehlo.ops import stft as stft
 from tpu_export.converters.stablehlo.ops import unary as unary
+from tpu_export.converters.stablehlo.ops import unique as unique
 from tpu_export.converters.stablehlo.registry import find_rule as find_rule
 from tpu_export.converters.stablehlo.registry import registered_ops as registered_ops

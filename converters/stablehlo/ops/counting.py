@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from jax import Array
 
-from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.operands import Number
-from tpu_export.converters.stablehlo.ops.indexing import concrete
+from tpu_export.converters.stablehlo.ops.indexing import concrete, counted
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -37,11 +36,9 @@ def histc(x: Array, bins: int = 100, min: Number = 0, max: Number = 0) -> Array:
 def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Array:
     known = np.zeros(0, np.int64) if x.size == 0 else concrete(x)
     if known is None:
-        raise UnsupportedOptionError(
-            "bincount has a length that depends on the data",
-            hint="sum a comparison with torch.arange(bins) instead",
-        )
-    length = max(int(known.max(initial=0)) + 1 if known.size else 0, minlength)
+        length = counted("bincount")
+    else:
+        length = max(int(known.max(initial=0)) + 1 if known.size else 0, minlength)
     dtype = jnp.int64 if weights is None else weights.dtype
     values = jnp.ones(x.shape, dtype) if weights is None else weights
     return jnp.zeros(length, dtype).at[x].add(values)

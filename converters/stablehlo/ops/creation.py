@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from jax import Array, lax
 
+from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.operands import (
     DTYPES,
     Operand,
@@ -163,8 +164,9 @@ def scalar_tensor(
 
 
 @lowers(aten._local_scalar_dense.default, aten.item.default)
-def item(x: Array) -> Array:
-    return x.reshape(())
+def item(x: Array) -> Array | Dim:
+    sizes = context.current().sizes
+    return sizes[0] if sizes else x.reshape(())
 
 
 @lowers(aten.eye.default)

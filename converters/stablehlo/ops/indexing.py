@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from jax import Array, lax
 
+from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.operands import axis
 from tpu_export.converters.stablehlo.registry import lowers
@@ -34,11 +35,38 @@ def wrapped(index: Array, size: Dim) -> Array:
     return jnp.where(index < 0, index + jnp.asarray(size, index.dtype), index)
 
 
-def _data_dependent(what: str) -> UnsupportedOptionError:
-    return UnsupportedOptionError(
-        f"{what} has a shape that depends on the data",
-        hint="use torch.where or a mask that keeps the shape",
+def counted(what: str) -> Dim:
+    """Return the size that the data decides of the op being lowered.
+
+    Raises:
+        UnsupportedOptionError: it may decide none: for LiteRT, in a body of control flow.
+    """
+    sizes = context.current().sizes
+    if not sizes:
+        raise UnsupportedOptionError(
+            f"{what} has a shape that depends on the data",
+            hint="use torch.where or a mask that keeps the shape",
+        )
+    return sizes[0]
+
+
+def selected(mask: Array, count: Dim) -> list[Array]:
+    """Return the places that a mask selects, int64[count] for each of its axes."""
+    flat = mask.reshape(-1).astype(bool)
+    order = jnp.cumsum(flat) - 1
+    rest = (
+        jnp.zeros(count, jnp.int64)
+        .at[jnp.where(flat, order, count)]
+        .set(lax.iota(jnp.int64, flat.shape[0]), mode="drop")
     )
+    if mask.ndim == 1:
+        return [rest]
+    found: list[Array] = []
+    for size in reversed(mask.shape):
+        length = jnp.asarray(size, jnp.int64)
+        found.insert(0, rest % length)
+        rest = rest // length
+    return found
 
 
 def concrete(x: Array) -> np.ndarray[Any, Any] | None:
@@ -57,8 +85,9 @@ def without_masks(
             continue
         mask = concrete(index)
         if mask is None:
-            raise _data_dependent("indexing with a boolean tensor")
-        found += [jnp.asarray(i) for i in np.nonzero(mask)]
+            found += selected(index, counted("indexing with a boolean tensor"))
+        else:
+            found += [jnp.asarray(i) for i in np.nonzero(mask)]
     return x, found
 
 
@@ -159,7 +188,10 @@ def take(x: Array, index: Array) -> Array:
 def nonzero(x: Array) -> Array:
     known = concrete(x)
     if known is None:
-        raise _data_dependent("nonzero")
+        count = counted("nonzero")
+        if not x.ndim:
+            return jnp.zeros((count, 0), jnp.int64)
+        return jnp.stack(selected(x != 0, count), axis=-1)
     return jnp.asarray(np.argwhere(known), jnp.int64)
 
 
@@ -179,9 +211,9 @@ def nonzero_numpy(x: Array) -> list[Array]:
 @lowers(aten.masked_select.default)
 def masked_select(x: Array, mask: Array) -> Array:
     known = concrete(mask)
-    if known is None:
-        raise _data_dependent("masked_select")
     x, mask = jnp.broadcast_arrays(x, mask)
+    if known is None:
+        return x[tuple(selected(mask, counted("masked_select")))]
     return x[np.broadcast_to(known, x.shape)]
 
 
@@ -227,8 +259,12 @@ def repeat_interleave(*args: Any, output_size: int | None = None) -> Array:
     tensors = [a for a in args if isinstance(a, Array)]
     repeats, dim = tensors[-1], args[2] if len(args) > 2 else None
     known = concrete(repeats)
-    if output_size is None and known is None:
-        raise _data_dependent("repeat_interleave without output_size")
-    total = int(known.sum()) if known is not None else output_size
     x = lax.iota(jnp.int64, repeats.shape[0]) if len(tensors) == 1 else tensors[0]
+    if output_size is None and known is None:
+        count = counted("repeat_interleave without output_size")
+        x = x.reshape(-1) if dim is None else x
+        ends = jnp.cumsum(jnp.broadcast_to(repeats, (x.shape[dim or 0],)))
+        where = jnp.searchsorted(ends, lax.iota(ends.dtype, count), side="right")
+        return jnp.take(x, where, axis=dim or 0, mode="clip")
+    total = int(known.sum()) if known is not None else output_size
     return jnp.repeat(x, repeats, dim, total_repeat_length=total)

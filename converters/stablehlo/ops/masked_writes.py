@@ -47,6 +47,9 @@ def _in_turn(source: Array, mask: Array, axis: int) -> Array:
     if source.shape[axis] == 0:
         shape = (*source.shape[:axis], *order.shape, *source.shape[axis + 1 :])
         return jnp.zeros(shape, source.dtype)
+    if not isinstance(source.shape[axis], int):  # it may have no slice in a call
+        more = [(0, int(d == axis), 0) for d in range(source.ndim)]
+        source = lax.pad(source, jnp.zeros((), source.dtype), more)
     return jnp.take(source, jnp.maximum(order, 0), axis=axis, mode="clip")
 
 

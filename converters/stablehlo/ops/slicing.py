@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
+from tpu_export.converters.stablehlo.counting import slice_ends
 from tpu_export.converters.stablehlo.operands import axis, promote
+from tpu_export.converters.stablehlo.ops.indexing import counted
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -115,6 +117,10 @@ def slice_dim(
     step: Dim = 1,
 ) -> Array:
     dim = axis(dim, x.ndim)
+    if isinstance(start, Array) or isinstance(end, Array):
+        first, _ = slice_ends(x.shape[dim], start, end)
+        where = first + step * lax.iota(jnp.int64, counted("a slice to item()"))
+        return jnp.take(x, where, axis=dim, mode="clip")
     first, last = bounds(x.shape[dim], start, end)
     whole = isinstance(first, int) and first == 0 and last is x.shape[dim]
     if step == 1 and (whole or (first == 0 and last == x.shape[dim])):

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.operands import axis, highest, lowest
 from tpu_export.converters.stablehlo.registry import lowers
 from tpu_export.runtime.errors import TpuExportError
@@ -236,16 +235,3 @@ def mode(x: Array, dim: int = -1, keepdim: bool = False) -> Pair:
         jnp.moveaxis(y, -1, dim) if keepdim else jnp.squeeze(y, -1) for y in pair
     )
     return value, place
-
-
-@lowers(
-    aten._unique2.default,
-    aten._unique.default,
-    aten.unique_dim.default,
-    aten.unique_consecutive.default,
-)
-def unique(*_: Any, **__: Any) -> Array:
-    raise UnsupportedOptionError(
-        "unique has a shape that depends on the data",
-        hint="sort and compare neighbours, or keep unique outside of the exported part",
-    )
