@@ -37,7 +37,7 @@ def test_each_bucket_is_compiled_proven_and_listed(tpx: Run, dynamic: Path) -> N
     found = json.loads(out)
     assert status == 0
     inputs = {row["inputs"] for row in found["parity"]["rows"]}
-    assert inputs == {"example", "seed 1", "batch=1", "batch=8"}
+    assert inputs == {"example", "seed 1", "batch=1", "batch=8", "batch=0"}
     assert found["parity"]["passed"]
     sizes = [dict(x.dims) for x in Artifact(path).manifest.executables]
     assert sizes == [{"batch": 1}, {"batch": 8}]
@@ -100,7 +100,7 @@ def test_buckets_of_pyproject_are_a_table() -> None:
         buckets([], {"buckets": [1]})
 
 
-def test_a_bucket_that_computes_something_else_is_not_written(
+def test_a_bucket_that_computes_something_else_is_left_out(
     tpx: Run, dynamic: Path
 ) -> None:
     """torch traces as if no size were 1, and takes the branch of larger ones."""
@@ -110,8 +110,10 @@ def test_a_bucket_that_computes_something_else_is_not_written(
     branch = f"if x.shape[0] == 1:\n            x = x * 2\n        {forward}"
     dynamic.write_text(text.replace(forward, branch))
     path = dynamic.parent / "m.tpuexe"
-    status, _, err = tpx(dynamic, "-t", "none", "--bucket", "batch=1,8", "-o", path)
-    assert status == 1
-    assert "error[TPX-0701]" in err
-    assert "(batch=1)" in err
-    assert not path.exists()
+    status, out, _ = tpx(dynamic, "-t", "none", "--bucket", "batch=1,8", "-o", path)
+    assert status == 0
+    assert "no executable for batch=1: the model was captured for batch != 1" in out
+    assert [dict(x.dims) for x in Artifact(path).manifest.executables] == [{"batch": 8}]
+    status, _, err = tpx(dynamic, "-t", "none", "--bucket", "batch=1", "-o", path)
+    assert status == 2
+    assert "error[TPX-0307]" in err

@@ -34,7 +34,7 @@ def test_the_page_is_true(tpx: Run, folder: Path) -> None:
     assert out.count("batch=8 seq=128") == 2  # proven, and estimated
     status, out, _ = tpx(*inspect)
     assert "forward(ids: int64[batch, seq])\n" in out
-    assert "  batch: 1 … 64\n  seq: 1 … 512\n  ids: 0 … 999 (" in out
+    assert "  batch: 0 … 64\n  seq: 0 … 512\n  ids: 0 … 999 (" in out
     assert "\n  buckets: batch=1 seq=16, " in out
 
     (folder / "serve.py").write_text(SERVE)
