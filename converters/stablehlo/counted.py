@@ -6,11 +6,13 @@ and the trace counts it besides; counting becomes a function of its own, which r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import numpy as np
 import sympy
 import torch
 from jax import export
@@ -71,15 +73,23 @@ def counted_sizes(
                 continue
             names[symbol] = name = _fresh(node, taken)
             taken.add(name)
-            found = ranges.get(symbol)
-            low = int(found.lower) if found and found.lower > 0 else 0
-            high = found.upper if found else None
-            top = int(high) if isinstance(high, sympy.Integer) else None
-            dims.append(Dim(name, low, top))
+            dims.append(_dim(name, node, ranges.get(symbol)))
     if not dims:
         return Counted()
     equal = _equalities(program, {**symbol_names, **names}, set(names.values()))
     return Counted(tuple(dims), names, tuple(equal))
+
+
+def _dim(name: str, node: Node, found: Any) -> Dim:
+    """Return a dimension with torch's range of it."""
+    low = int(found.lower) if found and found.lower > 0 else 0
+    high = found.upper if found else None
+    if node.target is aten.masked_select.default:  # torch forgets that they broadcast
+        shapes = [given.meta["val"].shape for given in node.all_input_nodes]
+        fixed = all(isinstance(size, int) for shape in shapes for size in shape)
+        whole = math.prod(np.broadcast_shapes(*shapes)) if fixed else None
+        high = None if whole is None else sympy.Integer(whole)
+    return Dim(name, low, int(high) if isinstance(high, sympy.Integer) else None)
 
 
 def shape_symbols(node: Node) -> Iterator[sympy.Symbol]:

@@ -12,6 +12,7 @@ from jax import Array
 from torch.fx import Node
 
 from tpu_export.converters.stablehlo.counted import shape_symbols
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.operands import axis
 from tpu_export.converters.stablehlo.runs import Runs
@@ -43,13 +44,14 @@ class Counting:
         """Count what a node decides."""
         for symbol in map(str, node.meta.get("unbacked_bindings") or {}):
             if symbol in self.dims:
-                count = _COUNTS[called_op(node)](*args, **kwargs)
+                rule = _COUNTS.get(called_op(node))
+                if rule is None:
+                    raise UnsupportedOptionError(
+                        f"{called_op(node)} has a shape that depends on the data",
+                        hint="compute with torch.where or a mask that keeps the shape",
+                    )
+                count = rule(*args, **kwargs)
                 self.counts[symbol] = jnp.asarray(count).astype(jnp.int64).reshape(())
-
-
-def counts(op: Any) -> bool:
-    """Whether the sizes of an op's result can be counted."""
-    return op in _COUNTS
 
 
 def _selected(_: Array, indices: Any) -> Array:

@@ -119,6 +119,9 @@ MODELS: dict[str, tuple[Callable[..., Any], Any, Any, list[Any]]] = {
     "elements": (lambda x: x[x > 0], (X,), None, [(-X.abs(),)]),
     "a middle axis": (lambda x: x[None][:, x[:, 0] > 0, 1:], (X,), None, [(-X,)]),
     "masked_select": (lambda x, m: x.masked_select(m[:, None]), (X, M), None, [(X, NONE)]),
+    "masked_select of a wider mask": (
+        lambda x: torch.masked_select(x[0], x > 0), (X,), None, [(X.abs() + 1,)],
+    ),
     "linear": (lambda x, m: LINEAR(x[m]).relu(), (X, M), None, [(X, NONE)]),
     "softmax": (lambda x, m: x[m].softmax(0), (X, M), None, [(X, ALL)]),
     "cat": (lambda x, m: torch.cat([x[m], x[~m]]), (X, M), None, [(X, NONE), (X, ALL)]),
@@ -257,6 +260,11 @@ def test_new_weights_count_anew(tmp_path: Path) -> None:
     program.update_weights({k: v.numpy() for k, v in other.state_dict().items()})
     expected = other(X).detach()
     torch.testing.assert_close(torch.from_numpy(program(X.numpy())), expected)
+
+
+def test_what_cannot_be_counted_is_refused() -> None:
+    with pytest.raises(UnsupportedOptionError, match="combinations"):
+        lower(capture(lambda x: torch.combinations(x, 1), (X[0],)))
 
 
 def test_litert_refuses() -> None:
