@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -205,7 +206,7 @@ def nonzero_static(x: Array, *, size: int, fill_value: int = -1) -> Array:
 
 @lowers(aten.where.default, aten.nonzero_numpy.default)
 def nonzero_numpy(x: Array) -> list[Array]:
-    return list(nonzero(x).T)
+    return list(nonzero(jnp.atleast_1d(x)).T)  # a scalar counts as one of one place
 
 
 @lowers(aten.masked_select.default)
@@ -217,8 +218,31 @@ def masked_select(x: Array, mask: Array) -> Array:
     return x[np.broadcast_to(known, x.shape)]
 
 
-def _side(right: bool, side: str | None) -> str:
-    return "right" if right or side == "right" else "left"
+def _searched(before: Array) -> Array:
+    """Return where torch's halving of the last axis ends, in whatever order it is."""
+    size = before.shape[-1]
+    places = lax.broadcasted_iota(jnp.int32, before.shape, before.ndim - 1)
+    start = jnp.zeros(before.shape[:-1], jnp.int32)
+    end = jnp.full_like(start, size)
+    for _ in range(size.bit_length() if isinstance(size, int) else 31):
+        middle = start + (end - start) // 2  # `size` once the range is empty: no hit
+        later = jnp.any(before & (places == middle[..., None]), -1)
+        end = jnp.where(later | (start >= end), end, middle)
+        start = jnp.where(later & (start < end), middle + 1, start)
+    return start
+
+
+def _place(before: Array, edges: Array) -> Array:
+    """Count what is before; NaN among the edges leads torch's search astray."""
+    count = partial(jnp.sum, axis=-1, dtype=jnp.int32)
+    known = concrete(edges)
+    exact = not jnp.issubdtype(edges.dtype, jnp.floating)
+    if exact or (known is not None and not np.isnan(known).any()):
+        return count(before)
+    odd = jnp.any(edges != edges)
+    if context.current().target == "litert":  # which loads no branches
+        return jnp.where(odd, _searched(before), count(before))
+    return lax.cond(odd, _searched, count, before)
 
 
 @lowers(aten.searchsorted.Tensor, aten.searchsorted.Scalar)
@@ -231,16 +255,15 @@ def searchsorted(
     side: str | None = None,
     sorter: Array | None = None,
 ) -> Array:
-    """Count the boundaries before each value: no loop, and NaN goes last."""
     if sorter is not None:
         sorted_sequence = gather(sorted_sequence, -1, sorter)
     v = jnp.asarray(values)[..., None]
     edges = sorted_sequence
     if edges.ndim > 1:
         edges = edges[..., None, :]
-    before = ~(edges > v) if _side(right, side) == "right" else ~(edges >= v)
+    before = ~(edges > v) if right or side == "right" else ~(edges >= v)
     dtype = jnp.int32 if out_int32 else jnp.int64
-    return jnp.sum(before, -1, jnp.int32).astype(dtype)
+    return _place(before, edges).astype(dtype)
 
 
 @lowers(aten.bucketize.Tensor, aten.bucketize.Scalar)

@@ -111,6 +111,9 @@ MODELS: dict[str, tuple[Callable[..., Any], Any, Any, list[Any]]] = {
     "nonzero": (lambda x: (x > 0).nonzero(), (X,), None, [(X * 0,), (-X,)]),
     "argwhere": (lambda x: torch.argwhere(x), (X,), None, [(X.relu(),)]),
     "places": (lambda x: torch.nonzero(x.relu(), as_tuple=True), (X,), None, [(-X,)]),
+    "the place of a scalar": (
+        lambda x: x[0, 0].nonzero(as_tuple=True), (X,), None, [(X * 0,)],
+    ),
     "where": (lambda x: torch.where(x > 0), (X,), None, [(-X,)]),
     "rows": (lambda x, m: x[m], (X, M), None, [(X, NONE), (X, ALL)]),
     "rows of a dynamic batch": (
