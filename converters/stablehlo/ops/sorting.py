@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.operands import axis, highest, lowest
+from tpu_export.converters.stablehlo.operands import (
+    axis,
+    highest,
+    lowest,
+    replaced,
+    widen,
+)
 from tpu_export.converters.stablehlo.registry import lowers
 from tpu_export.runtime.errors import TpuExportError
 
@@ -102,7 +109,12 @@ def topk(
     if not largest or x.dtype == bool or not isinstance(k, int):
         values, order = _sorted(x, dim, largest)
         return _head(values, k, dim), _head(order, k, dim)
-    values, order = lax.top_k(jnp.moveaxis(x, dim, -1), k)
+    # XLA's order puts NaN of either sign at either end, and loses it in bfloat16.
+    wide = jnp.moveaxis(widen(x), dim, -1)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        wide = replaced(wide, wide != wide, jnp.nan)
+    values, order = lax.top_k(wide, k)
+    values = values.astype(x.dtype)
     values, order = jnp.moveaxis(values, -1, dim), jnp.moveaxis(order, -1, dim)
     return values, order.astype(jnp.int64)
 
@@ -193,9 +205,17 @@ def median_dim(x: Array, dim: int, keepdim: bool = False) -> Pair:
     )
 
 
+def _middle(x: Array, along: Callable[[Array, int], Pair]) -> Array:
+    if x.size == 0:  # NaN cast to the dtype, as torch's CPU casts it
+        floating = jnp.issubdtype(x.dtype, jnp.floating)
+        number = lowest(x.dtype) if x.dtype.itemsize > 2 else 0
+        return jnp.asarray(jnp.nan if floating else number, x.dtype)
+    return along(x.reshape(-1), 0)[0]
+
+
 @lowers(aten.median.default)
 def median(x: Array) -> Array:
-    return median_dim(x.reshape(-1), 0)[0]
+    return _middle(x, median_dim)
 
 
 @lowers(aten.nanmedian.dim)
@@ -213,7 +233,7 @@ def nanmedian_dim(x: Array, dim: int, keepdim: bool = False) -> Pair:
 
 @lowers(aten.nanmedian.default)
 def nanmedian(x: Array) -> Array:
-    return nanmedian_dim(x.reshape(-1), 0)[0]
+    return _middle(x, nanmedian_dim)
 
 
 @lowers(aten.mode.default)

@@ -30,3 +30,31 @@ def test_middles(compare, op):
 
 def test_kthvalue(compare):
     compare(aten.kthvalue.default, torch.randn(3, 7), 3)
+
+
+@pytest.mark.parametrize("target", ["xla", "litert"])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_nan_is_the_largest(compare, dtype, largest, target):
+    x = torch.tensor([[3.0, NAN, 1, 2], [INF, -INF, -NAN, 0], [4, 5, -6, 7]])
+    compare(aten.topk.default, x.to(dtype), 2, -1, largest, target=target)
+    compare(aten.topk.default, x.to(dtype), 2, 0, largest, target=target)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_nan_in_order(compare, dtype):
+    x = torch.tensor([[3.0, NAN, 1, 2], [INF, -INF, -NAN, 0], [4, 5, -6, 7]]).to(dtype)
+    compare(aten.sort.stable, x, stable=True)
+    for k in (1, 4):
+        compare(aten.kthvalue.default, x, k)
+    for op in (aten.median, aten.nanmedian):
+        compare(op.dim, x, 1)
+        compare(op.default, x)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.int64, torch.int8]
+)
+def test_median_of_nothing(compare, dtype):
+    for op in (aten.median.default, aten.nanmedian.default):
+        compare(op, torch.empty(0, 3, dtype=dtype))
