@@ -56,3 +56,17 @@ def test_take_along_dim_counts_from_the_end(compare):
     op = aten.take_along_dim.default
     compare(op, x, torch.tensor([[-1, 0], [2, -5], [1, 1], [0, -2]]), 1)
     compare(op, x, torch.tensor([1, 3, 19]), None)
+
+
+@pytest.mark.parametrize("target", ["xla", "litert"])
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("missing", range(8))
+def test_searchsorted_with_nan_at_the_end(compare, missing, right, target):
+    nan, kwargs = float("nan"), {"right": right, "target": target}
+    edges = torch.arange(7.0)
+    edges[7 - missing :] = nan
+    values = torch.tensor([-1.0, 0, 0.5, 1, 2.5, 4, 6, 9, nan])
+    compare(aten.bucketize.Tensor, values, edges, **kwargs)
+    compare(aten.searchsorted.Scalar, edges, 2.5, **kwargs)
+    edges = torch.stack([edges, torch.arange(7.0)])
+    compare(aten.searchsorted.Tensor, edges, torch.stack([values] * 2), **kwargs)
