@@ -41,6 +41,8 @@ def stft(
     framed = unfold(x, -1, n_fft, hop_length or n_fft // 4)  # [..., frames, n_fft]
     framed = framed * _window(window, win_length or n_fft, n_fft)
     norm = "ortho" if normalized else None
+    if return_complex is None:
+        return_complex = jnp.iscomplexobj(framed)
     if onesided is None:
         onesided = not jnp.iscomplexobj(framed)
     y = jnp.fft.rfft(framed, norm=norm) if onesided else jnp.fft.fft(framed, norm=norm)
@@ -93,7 +95,8 @@ def istft(
     else:
         frames = jnp.fft.ifft(columns, norm=norm).real
     taper = _window(window, win_length or n_fft, n_fft)
-    taper = taper.astype(frames.real.dtype)
+    whole = jnp.iscomplexobj(taper)  # its square is the envelope, complex too
+    taper = taper.astype(frames.dtype if whole else frames.real.dtype)
     count = frames.shape[-2]
     weights = jnp.broadcast_to(jnp.square(taper), (count, n_fft))
     signal, envelope = _overlapped(frames * taper, hop), _overlapped(weights, hop)

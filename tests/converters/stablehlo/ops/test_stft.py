@@ -54,3 +54,17 @@ def test_istft_without_a_center_and_longer_than_the_frames(compare):
     y = torch.stft(X, 8, 2, window=ones, center=False, return_complex=True)
     compare(op, y, 8, 2, 8, ones, False, tol=TOL)
     compare(op, y, 8, 2, 8, ones, True, False, None, 60, tol=TOL)
+
+
+def test_complex_by_default_where_the_signal_is(compare):
+    compare(aten.stft.default, Z, 8, tol=TOL)
+    window = torch.randn(8, dtype=torch.complex64)
+    compare(aten.stft.default, X, 8, 3, 8, window, False, None, True, tol=TOL)
+
+
+@pytest.mark.parametrize("size", [6, 8])
+def test_istft_with_a_complex_window(compare, size):
+    window = torch.randn(size, dtype=torch.complex64)
+    rest = (size, window, True, False, False, None, True)
+    y = torch.stft(Z, 8, 2, return_complex=True)
+    compare(aten.istft.default, y, 8, 2, *rest, tol=(1e-3, 1e-4))
