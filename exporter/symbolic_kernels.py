@@ -62,13 +62,29 @@ _KERNELS: tuple[tuple[Any, Callable[..., Tensor]], ...] = (
 
 
 @contextmanager
+def forgotten(ops: Sequence[Any]) -> Iterator[None]:
+    """Let ops look up their kernels anew inside the block, and again after it.
+
+    They keep the ones that an earlier export of the process found.
+    """
+    for op in ops:
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op in ops:
+            op._dispatch_cache.clear()
+
+
+@contextmanager
 def symbolic_kernels() -> Iterator[None]:
     """Use these kernels in place of torch's inside the block."""
     before = [op.py_kernels.get(_IMPLICIT) for op, _ in _KERNELS]
     for op, kernel in _KERNELS:
         op.py_kernels[_IMPLICIT] = kernel
     try:
-        yield
+        with forgotten([op for op, _ in _KERNELS]):
+            yield
     finally:
         for (op, _), kernel in zip(_KERNELS, before, strict=True):
             if kernel is None:

@@ -33,7 +33,7 @@ from torch.fx.experimental import _config
 from tpu_export.exporter.assigned import as_buffers, watched, written_buffers
 from tpu_export.exporter.entry import register_dataclasses
 from tpu_export.exporter.refusals import NotExportableError, explain
-from tpu_export.exporter.symbolic_kernels import symbolic_kernels
+from tpu_export.exporter.symbolic_kernels import forgotten, symbolic_kernels
 from tpu_export.exporter.transforms import TRANSFORM, same_transforms, whole
 from tpu_export.runtime.errors import TpuExportError
 
@@ -142,6 +142,7 @@ def _whole_recurrences(module: torch.nn.Module) -> Iterator[None]:
         yield
         return
     with (
+        forgotten([torch.ops.aten.lstm.input, torch.ops.aten.gru.input]),
         register_lstm_while_loop_decomposition(),
         register_gru_while_loop_decomposition(),
     ):

@@ -476,3 +476,22 @@ def test_autocast_around_a_capture_is_refused() -> None:
     refused = pytest.raises(NotExportableError, match=r"autocast is on around")
     with torch.autocast("cpu"), refused:
         capture(nn.Linear(2, 2), (torch.ones(2, 2),))
+
+
+@pytest.mark.parametrize(
+    "model", [nn.GRU(4, 5, batch_first=True), nn.LSTM(4, 5, batch_first=True)]
+)
+def test_a_plain_export_before_spoils_nothing(model: nn.Module) -> None:
+    """Ops keep the kernels that torch.export found, which fix the number of steps."""
+    x, dynamic = torch.randn(2, 6, 4), ({1: Dim("steps", min=2, max=50)},)
+    torch.export.export(model, (x,))
+    captured = capture(model, (x,), dynamic_shapes=dynamic)
+    assert captured.signature.dims[0].name == "steps"
+
+
+def test_a_plain_export_before_spoils_no_pool() -> None:
+    x, dynamic = torch.randn(2, 6, 8), ({2: Dim("steps", min=4, max=50)},)
+    model = nn.MaxPool1d(2)
+    torch.export.export(model, (x,))
+    captured = capture(model, (x,), dynamic_shapes=dynamic)
+    assert captured.signature.outputs[0].shape[2] != 4
