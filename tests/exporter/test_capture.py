@@ -478,6 +478,7 @@ def test_autocast_around_a_capture_is_refused() -> None:
         capture(nn.Linear(2, 2), (torch.ones(2, 2),))
 
 
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # of the plain export
 @pytest.mark.parametrize(
     "model", [nn.GRU(4, 5, batch_first=True), nn.LSTM(4, 5, batch_first=True)]
 )
