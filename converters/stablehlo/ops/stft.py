@@ -85,15 +85,11 @@ def istft(
     return_complex: bool = False,
 ) -> Array:
     hop, norm = hop_length or n_fft // 4, "ortho" if normalized else None
-    if onesided is None:
-        onesided = x.shape[-2] != n_fft
     columns = x.swapaxes(-1, -2)  # [..., frames, frequencies]
     if return_complex:
         frames = jnp.fft.ifft(columns, norm=norm)
-    elif onesided:
+    else:  # of both sides, one is read, as torch does
         frames = jnp.fft.irfft(columns, n_fft, norm=norm)
-    else:
-        frames = jnp.fft.ifft(columns, norm=norm).real
     taper = _window(window, win_length or n_fft, n_fft)
     whole = jnp.iscomplexobj(taper)  # its square is the envelope, complex too
     taper = taper.astype(frames.dtype if whole else frames.real.dtype)

@@ -68,3 +68,11 @@ def test_istft_with_a_complex_window(compare, size):
     rest = (size, window, True, False, False, None, True)
     y = torch.stft(Z, 8, 2, return_complex=True)
     compare(aten.istft.default, y, 8, 2, *rest, tol=(1e-3, 1e-4))
+
+
+@pytest.mark.parametrize("size", [8, 9])
+@pytest.mark.parametrize("onesided", [None, False])
+def test_istft_reads_one_side_of_what_is_not_symmetric(compare, size, onesided):
+    y = torch.randn(size, 6, dtype=torch.complex64)
+    window = torch.hamming_window(size)
+    compare(aten.istft.default, y, size, 2, size, window, True, False, onesided)
