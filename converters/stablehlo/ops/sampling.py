@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.operands import widen
+from tpu_export.converters.stablehlo.operands import replaced, widen
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -29,10 +29,19 @@ class Tap(NamedTuple):
     inside: Array
 
 
+class Sampling(NamedTuple):
+    """How torch is asked to sample, and along how many axes."""
+
+    mode: int
+    padding: int
+    align_corners: bool
+    rank: int
+
+
 def _denormalized(place: Array, size: int, align_corners: bool) -> Array:
     if align_corners:
         return (place + 1) / 2 * (size - 1)
-    return ((place + 1) * size - 1) / 2
+    return (place + 1) / 2 * size - 0.5
 
 
 def _reflected(place: Array, size: int, align_corners: bool) -> Array:
@@ -45,10 +54,14 @@ def _reflected(place: Array, size: int, align_corners: bool) -> Array:
     return jnp.where(odd, span - extra, extra) + low
 
 
-def _bounded(place: Array, size: int, padding: int, align_corners: bool) -> Array:
-    if padding == REFLECTION:
-        place = _reflected(place, size, align_corners)
-    return place if padding == ZEROS else jnp.clip(place, 0, size - 1)
+def _bounded(place: Array, size: int, how: Sampling) -> Array:
+    if how.padding == ZEROS:
+        return place
+    if how.padding == REFLECTION:
+        place = _reflected(place, size, how.align_corners)
+    # torch's kernels bound NaN at one end in images, at the other in volumes.
+    end = 0 if how.rank == 2 else size - 1
+    return replaced(jnp.clip(place, 0, size - 1), place != place, end)
 
 
 def _tap(place: Array, weight: Array, size: int) -> Tap:
@@ -64,18 +77,17 @@ def _cubic_weight(distance: Array) -> Array:
     return jnp.where(d <= 1, near, far)
 
 
-def _axis_taps(
-    place: Array, size: int, mode: int, padding: int, align_corners: bool
-) -> list[Tap]:
-    place = _denormalized(place, size, align_corners)
-    if mode == BICUBIC:  # each neighbour is bounded for itself
+def _axis_taps(place: Array, size: int, how: Sampling) -> list[Tap]:
+    place = _denormalized(place, size, how.align_corners)
+    if how.mode == BICUBIC:  # each neighbour is bounded for itself
         base = jnp.floor(place)
         offsets = [base + k for k in (-1, 0, 1, 2)]
-        bounded = [_bounded(o, size, padding, align_corners) for o in offsets]
-        weights = [_cubic_weight(place - o) for o in offsets]
+        bounded = [_bounded(o, size, how) for o in offsets]
+        rest = place - base  # far away, a neighbour and its offset are equal
+        weights = [_cubic_weight(rest - k) for k in (-1, 0, 1, 2)]
         return [_tap(b, w, size) for b, w in zip(bounded, weights, strict=True)]
-    place = _bounded(place, size, padding, align_corners)
-    if mode == NEAREST:
+    place = _bounded(place, size, how)
+    if how.mode == NEAREST:
         return [_tap(jnp.round(place), jnp.ones_like(place), size)]
     low = jnp.floor(place)
     return [_tap(low, low + 1 - place, size), _tap(low + 1, place - low, size)]
@@ -96,9 +108,9 @@ def grid_sampler(
     if x.size == 0:  # a gather from nothing has no shape in JAX
         return jnp.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
     sizes, flat_grid = x.shape[2:], widen(grid)
-    flags = (interpolation_mode, padding_mode, align_corners)
+    how = Sampling(interpolation_mode, padding_mode, align_corners, len(sizes))
     axes = [  # the grid lists the last axis first
-        _axis_taps(flat_grid[..., -1 - d], n, *flags) for d, n in enumerate(sizes)
+        _axis_taps(flat_grid[..., -1 - d], n, how) for d, n in enumerate(sizes)
     ]
     table = jnp.moveaxis(widen(x), 1, -1).reshape(-1, x.shape[1])
     batch = jnp.arange(x.shape[0], dtype=jnp.int32)
@@ -110,14 +122,20 @@ def grid_sampler(
 def _term(
     table: Array, batch: Array, taps: Sequence[Tap], sizes: Sequence[int]
 ) -> Array:
-    """Return the rows [N, ..., C] of one neighbour, weighted; 0 where it is outside."""
+    """Return the rows [N, ..., C] of one neighbour, weighted; 0 where it is outside.
+
+    As in torch, a weight that is no number shows outside too, but in volumes.
+    """
     row = batch
     for tap, size in zip(taps, sizes, strict=True):
         row = row * size + tap.place
     weight = reduce(jnp.multiply, [tap.weight for tap in taps])
     inside = reduce(jnp.logical_and, [tap.inside for tap in taps])
-    value = jnp.take(table, row, axis=0, mode="clip") * weight[..., None]
-    return jnp.where(inside[..., None], value, 0)
+    weight, inside = weight[..., None], inside[..., None]
+    value = jnp.take(table, row, axis=0, mode="clip")
+    if len(sizes) == 2:
+        return jnp.where(inside, value, 0) * weight
+    return jnp.where(inside, value * weight, 0)
 
 
 @lowers(aten.affine_grid_generator.default)

@@ -44,3 +44,19 @@ def test_affine_grid(compare, size, align_corners):
     rank = len(size) - 2
     theta = torch.randn(2, rank, rank + 1)
     compare(aten.affine_grid_generator.default, theta, size, align_corners, tol=TOL)
+
+
+@pytest.mark.parametrize("align_corners", [True, False])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize(("rank", "mode"), [(2, 0), (2, 1), (2, 2), (3, 0), (3, 1)])
+def test_coordinates_that_are_not_finite_or_far_away(
+    compare, mode, rank, padding, align_corners
+):
+    far = [1e10, -1e10, 1e38] if padding != 2 else []  # torch's own rounding decides
+    places = torch.tensor([torch.nan, torch.inf, -torch.inf, *far])
+    grid = torch.zeros(1, *[1] * (rank - 1), len(places), rank)
+    for dim in range(rank):
+        grid[..., dim] = places
+        op, x = aten.grid_sampler.default, torch.randn(1, 2, *[4] * rank)
+        compare(op, x, grid, mode, padding, align_corners, tol=TOL)
+        grid[..., dim] = 0
