@@ -242,7 +242,8 @@ def _place(before: Array, edges: Array) -> Array:
     odd = jnp.any(edges != edges)
     if context.current().target == "litert":  # which loads no branches
         return jnp.where(odd, _searched(before), count(before))
-    return lax.cond(odd, _searched, count, before)
+    found: Array = lax.cond(odd, _searched, count, before)
+    return found
 
 
 @lowers(aten.searchsorted.Tensor, aten.searchsorted.Scalar)
