@@ -65,7 +65,7 @@ def _repeated(*args: Any, output_size: Any = None) -> Any:
 
 
 def _binned(x: Array, weights: Any = None, minlength: int = 0) -> Array:
-    return jnp.max(x, initial=minlength - 1) + 1
+    return jnp.max(x.astype(jnp.int64), initial=minlength - 1) + 1
 
 
 def _sliced(

@@ -39,8 +39,11 @@ def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Arra
         length = counted("bincount")
     else:
         length = max(int(known.max(initial=0)) + 1 if known.size else 0, minlength)
-    dtype = jnp.int64 if weights is None else weights.dtype
-    values = jnp.ones(x.shape, dtype) if weights is None else weights
+    dtype = jnp.dtype(jnp.int64)
+    if weights is not None:  # torch sums all but float32 in float64
+        single = weights.dtype == jnp.float32
+        dtype = jnp.dtype(jnp.float32 if single else jnp.float64)
+    values = jnp.ones(x.shape, dtype) if weights is None else weights.astype(dtype)
     return jnp.zeros(length, dtype).at[x].add(values)
 
 

@@ -212,7 +212,7 @@ def nonzero_numpy(x: Array) -> list[Array]:
 @lowers(aten.masked_select.default)
 def masked_select(x: Array, mask: Array) -> Array:
     known = concrete(mask)
-    x, mask = jnp.broadcast_arrays(x, mask)
+    x, mask = jnp.broadcast_arrays(*map(jnp.atleast_1d, (x, mask)))
     if known is None:
         return x[tuple(selected(mask, counted("masked_select")))]
     return x[np.broadcast_to(known, x.shape)]

@@ -155,6 +155,13 @@ MODELS: dict[str, tuple[Callable[..., Any], Any, Any, list[Any]]] = {
     "weighted bincount": (
         lambda i, w: torch.bincount(i, w, minlength=4), (I, torch.rand(4)), None, [],
     ),
+    "bincount weighted by integers": (
+        lambda i, w: torch.bincount(i, w), (I, torch.tensor([1, 2, 3, 4])), None, [],
+    ),
+    "bincount of bytes": (lambda i: torch.bincount(i), (I.to(torch.uint8),), None, []),
+    "masked_select of a scalar": (
+        lambda x: torch.masked_select(x, x > 0), (X[0, 0],), None, [(-X[0, 0],)],
+    ),
     "unique": (lambda i: torch.unique(i), (I,), ({0: B},), [(I[:2],)]),
     "unique with all": (
         lambda x: torch.unique(x.round(), return_inverse=True, return_counts=True),
