@@ -77,13 +77,16 @@ def trace(
     """
     try:
         return _trace(bound, signature, target, model_file, Counted())
-    except UnsupportedOptionError:
+    except UnsupportedOptionError as error:
         if target != "xla":
             raise
         counted = counted_sizes(bound.program, signature, symbol_names)
         if not counted.dims:
             raise
-    return _trace(bound, signature, target, model_file, counted)
+        try:
+            return _trace(bound, signature, target, model_file, counted)
+        except UnsupportedOptionError as another:
+            raise error from another  # its words are about the data
 
 
 def _trace(

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
+from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.counting import slice_ends
 from tpu_export.converters.stablehlo.operands import axis, promote
 from tpu_export.converters.stablehlo.ops.indexing import counted
@@ -117,7 +118,8 @@ def slice_dim(
     step: Dim = 1,
 ) -> Array:
     dim = axis(dim, x.ndim)
-    if isinstance(start, Array) or isinstance(end, Array):
+    read = isinstance(start, Array) or isinstance(end, Array)
+    if read and context.current().sizes:
         first, _ = slice_ends(x.shape[dim], start, end)
         where = first + step * lax.iota(jnp.int64, counted("a slice to item()"))
         return jnp.take(x, where, axis=dim, mode="clip")

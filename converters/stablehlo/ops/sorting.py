@@ -133,7 +133,10 @@ def topk_rounds(
     """Take the best, mask it, k times: plain ops only."""
     if not x.ndim:
         return x, jnp.zeros((), jnp.int64)
-    if not isinstance(k, int) or k > MAX_ROUNDS:
+    if not isinstance(k, int):
+        message = "k is no number"  # the refusal says where it comes from
+        raise TypeError(message)
+    if k > MAX_ROUNDS:
         raise _refused(f"topk with k={k} > {MAX_ROUNDS}")
     if jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize < 4:
         wide = topk_rounds(x.astype(jnp.int32), k, dim, largest, sorted)

@@ -166,9 +166,6 @@ REFUSED = {
     "a range that the model does not hold for": (
         lambda x: x * 2 if x.shape[0] > 3 else x, {0: B}, DimRangeError, "b = axis 0 of x"
     ),
-    "a size that only the data know": (
-        lambda x: x.nonzero(), {0: B}, TpuExportError, "nonzero"
-    ),
 }  # fmt: skip
 
 

@@ -169,9 +169,11 @@ class Temporary(Masked):
 
 
 @pytest.mark.parametrize("model", [Flipped, FlippedThroughAView, Temporary])
-def test_what_a_call_writes_to_decides_no_size(
-    model: type[Masked], run_module: Any
+def test_what_a_call_writes_to_is_counted_at_each_call(
+    model: type[Masked],
 ) -> None:
+    captured = capture(model(), (torch.randn(2, 5),))
+    assert captured.lower().program.counts
     with pytest.raises(TpuExportError) as caught:
-        run_module(model(), (torch.randn(2, 5),))
+        captured.lower(target="litert")
     assert caught.value.code == "TPX-0290"
