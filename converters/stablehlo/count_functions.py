@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from jax.export import is_symbolic_dim
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 from jax.tree_util import tree_leaves
 
-from tpu_export.converters.stablehlo.inline import Atom, called, inlined
+from tpu_export.converters.stablehlo.inline import Atom, alive, called, inlined
 from tpu_export.converters.stablehlo.shapes import spelled
 from tpu_export.runtime.expressions import names_in
 from tpu_export.runtime.signature import Dim, FunctionSpec, Slot
@@ -38,30 +38,25 @@ def split_counts(
     waiting = dict(
         zip([d.name for d in counted], outvars[-len(counted) :], strict=True)
     )
-    known: set[str] = set()
     functions = []
     while waiting:
         ready = {
             n: v for n, v in waiting.items() if _needs(closed, v, waiting) == set()
         }
         assert ready, f"sizes that need each other: {sorted(waiting)}"
-        functions.append(_function(closed, ready, arguments, known))
-        known |= set(ready)
+        functions.append(_function(closed, ready, arguments))
         waiting = {n: v for n, v in waiting.items() if n not in ready}
     return main, functions
 
 
-def _needs(closed: ClosedJaxpr, result: Atom, names: Any) -> set[str]:
+def _needs(closed: ClosedJaxpr, result: Atom, names: Iterable[str]) -> set[str]:
     """Return which of the dimensions occur in what a result is computed from."""
     equations, _ = _alive(closed, [result])
     return {n for eqn in equations for n in _dimensions(eqn)} & set(names)
 
 
 def _function(
-    closed: ClosedJaxpr,
-    results: dict[str, Atom],
-    arguments: Sequence[Slot],
-    known: set[str],
+    closed: ClosedJaxpr, results: Mapping[str, Atom], arguments: Sequence[Slot]
 ) -> Function:
     equations, atoms = _alive(closed, list(results.values()))
     read = {v for eqn in equations for v in eqn.invars if not isinstance(v, Literal)}
@@ -109,13 +104,7 @@ def _alive(
         debug_info=closed.jaxpr.debug_info.with_unknown_names(),
     )
     equations, atoms = inlined(jaxpr, called)
-    read = {v for v in atoms if not isinstance(v, Literal)}
-    kept = []
-    for eqn in reversed(equations):
-        if eqn.effects or read.intersection(eqn.outvars):
-            kept.append(eqn)
-            read.update(v for v in eqn.invars if not isinstance(v, Literal))
-    return kept[::-1], atoms
+    return alive(equations, atoms), atoms
 
 
 @contextmanager

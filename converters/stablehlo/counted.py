@@ -11,18 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 import sympy
 import torch
 from jax import export
 from torch.export import ExportedProgram
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo.mutating import called_op
-from tpu_export.converters.stablehlo.shapes import spelled
-from tpu_export.runtime.expressions import FUNCTIONS, evaluate, names_in
+from tpu_export.converters.stablehlo.shapes import DIM_FUNCTIONS, spelled
+from tpu_export.runtime.expressions import evaluate, names_in
 from tpu_export.runtime.signature import Dim, Signature
 
 aten = torch.ops.aten
@@ -96,10 +96,7 @@ def shape_symbols(node: Node) -> Iterator[sympy.Symbol]:
     """Yield torch's symbols of unknown sizes in the shapes of a node's tensors, in order."""
     for value in pytree.tree_leaves(node.meta.get("val")):
         for size in value.shape if isinstance(value, torch.Tensor) else ():
-            if isinstance(size, torch.SymInt):
-                for symbol in sorted(size.node.expr.free_symbols, key=str):
-                    if str(symbol).startswith("u"):
-                        yield symbol
+            yield from sorted(free_unbacked_symbols(size), key=str)
 
 
 def _fresh(node: Node, taken: set[str]) -> str:
@@ -148,7 +145,7 @@ def jax_constraints(counted: Counted, dims: Sequence[Dim]) -> list[str]:
     free = dict(zip(names, export.symbolic_shape(", ".join(names)), strict=True))
     found: list[str] = []
     for sides in counted.equal:
-        a, b = (evaluate(side, free, _DIM_FUNCTIONS) for side in sides)
+        a, b = (evaluate(side, free, DIM_FUNCTIONS) for side in sides)
         for claim in _claims(a, b, free):
             try:
                 export.symbolic_shape(", ".join(names), constraints=[*found, claim])
@@ -166,6 +163,3 @@ def _claims(a: Any, b: Any, free: Mapping[str, Any]) -> Iterator[str]:
         for rest in (dim - (a - b), dim + (a - b)):
             if name not in names_in(str(spelled(rest))):
                 yield f"{name} == {rest}"
-
-
-_DIM_FUNCTIONS = {**FUNCTIONS, "max": jax.core.max_dim, "min": jax.core.min_dim}

@@ -16,7 +16,7 @@ from jax.export import is_symbolic_dim
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.tree_util import tree_leaves
 
-from tpu_export.converters.stablehlo.inline import Atom, called, inlined, lookup
+from tpu_export.converters.stablehlo.inline import Atom, alive, called, inlined, lookup
 
 # A value that differs from its operand in rank only is made anew for free at each call;
 # stored, it would have a padded layout of its own on TPU (5-8 % of the cycles of a Llama).
@@ -80,18 +80,7 @@ class _Flat:
 
 def _flatten(jaxpr: Jaxpr) -> _Flat:
     equations, results = inlined(jaxpr, called)
-    return _Flat(_alive(equations, results), results)
-
-
-def _alive(equations: list[JaxprEqn], results: Sequence[Atom]) -> list[JaxprEqn]:
-    """Drop what nothing reads."""
-    read = set(filter(_is_var, results))
-    kept = []
-    for eqn in reversed(equations):
-        if eqn.effects or read.intersection(eqn.outvars):
-            kept.append(eqn)
-            read.update(filter(_is_var, eqn.invars))
-    return kept[::-1]
+    return _Flat(alive(equations, results), results)
 
 
 def _is_var(v: Atom) -> bool:

@@ -58,6 +58,17 @@ def called(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[Atom]] | None:
     return (inner.jaxpr, eqn.invars) if is_call else None
 
 
+def alive(equations: Sequence[JaxprEqn], results: Sequence[Atom]) -> list[JaxprEqn]:
+    """Return the equations that something reads."""
+    read = {v for v in results if not isinstance(v, Literal)}
+    kept = []
+    for eqn in reversed(equations):
+        if eqn.effects or read.intersection(eqn.outvars):
+            kept.append(eqn)
+            read.update(v for v in eqn.invars if not isinstance(v, Literal))
+    return kept[::-1]
+
+
 def lookup(v: Atom, names: Mapping[Var, Atom]) -> Atom:
     """Return what a variable is called now; literals stay."""
     return v if isinstance(v, Literal) else names.get(v, v)

@@ -102,7 +102,9 @@ def input_shapes(
     return [
         jax.ShapeDtypeStruct(
             tuple(
-                size if isinstance(size, int) else evaluate(size, variables, _FUNCTIONS)
+                size
+                if isinstance(size, int)
+                else evaluate(size, variables, DIM_FUNCTIONS)
                 for size in spec.shape
             ),
             jax.numpy.dtype(spec.dtype),
@@ -111,7 +113,7 @@ def input_shapes(
     ]
 
 
-_FUNCTIONS = {
+DIM_FUNCTIONS = {
     **FUNCTIONS,
     "max": jax.core.max_dim,
     "min": jax.core.min_dim,
