@@ -60,12 +60,20 @@ def _selected(_: Array, indices: Any) -> Array:
 
 
 def _repeated(*args: Any, output_size: Any = None) -> Any:
-    tensors = [a for a in args if isinstance(a, Array)]
-    return tensors[-1].sum() if output_size is None else output_size
+    if output_size is not None:
+        return output_size
+    repeats = [a for a in args if isinstance(a, Array)][-1]
+    return _refused_if(repeats < 0, repeats.sum())
 
 
 def _binned(x: Array, weights: Any = None, minlength: int = 0) -> Array:
-    return jnp.max(x.astype(jnp.int64), initial=minlength - 1) + 1
+    values = x.astype(jnp.int64)
+    return _refused_if(values < 0, jnp.max(values, initial=minlength - 1) + 1)
+
+
+def _refused_if(wrong: Array, count: Array) -> Array:
+    """Return a count, or -1, which is outside of every range: torch raises here."""
+    return jnp.where(jnp.any(wrong), -1, count)
 
 
 def _sliced(

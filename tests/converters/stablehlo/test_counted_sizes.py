@@ -264,6 +264,19 @@ def test_sizes_that_torch_refuses_are_refused(tmp_path: Path) -> None:
         program(np.array([3, 6]))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [lambda i: torch.repeat_interleave(i), lambda i: torch.bincount(i)],
+    ids=["repeats", "bins"],
+)
+def test_negative_numbers_are_refused(
+    function: Callable[..., Any], tmp_path: Path
+) -> None:
+    program = load(saved(function, (I,), None, tmp_path), device="cpu")
+    with pytest.raises(CountError, match="is -1, outside 0"):
+        program(np.array([1, -1, 2, 3]))
+
+
 def test_new_weights_count_anew(tmp_path: Path) -> None:
     path = saved(Experts(), (X,), None, tmp_path)
     program, other = load(path, device="cpu"), Experts()
