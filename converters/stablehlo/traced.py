@@ -115,7 +115,12 @@ def _trace(
             counting = Counting(
                 {s: a.shape[0] for s, a in zip(counted.names, sized, strict=True)}
             )
-            interpreter = Interpreter(target, model_file, bound.same, counting=counting)
+            interpreter = Interpreter(
+                target,
+                model_file,
+                bound.same,
+                counting=counting if counted.names else None,
+            )
             results = bound.results(interpreter, arrays[:n], arrays[n:m], given)
             drew = current.drew
             counts = [counting.counts[symbol] for symbol in counted.names]
