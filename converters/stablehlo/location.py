@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 
@@ -33,15 +34,25 @@ def source_line(node: torch.fx.Node, model_file: Path | None = None) -> str:
     The path is relative to the model file's folder when it lies there, else a base name, so
     that no path of the build host gets into an artifact.
     """
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    return _line(node.meta.get("stack_trace") or "", model_file)
+
+
+@lru_cache(maxsize=4096)
+def _line(stack_trace: str, model_file: Path | None) -> str:
+    frames = _FRAME.findall(stack_trace)
     own = [f for f in frames if not any(part in f[0] for part in _LIBRARY)]
     if not own and not frames:
         return "?:0"
     file, line = (own or frames)[-1]
+    return f"{_shown(file, model_file)}:{line}"
+
+
+@lru_cache(maxsize=256)
+def _shown(file: str, model_file: Path | None) -> str:
     path = Path(file)
     if model_file is not None and path.is_relative_to(model_file.parent):
-        return f"{path.relative_to(model_file.parent).as_posix()}:{line}"
-    return f"{path.name}:{line}"
+        return path.relative_to(model_file.parent).as_posix()
+    return path.name
 
 
 def scope(node: torch.fx.Node, model_file: Path | None = None) -> str:

@@ -78,7 +78,6 @@ def check(node: Node, result: Any, given: Any, own: Own | None = None) -> None:
         own: the rule, where it is the user's.
     """
     expected = node.meta.get("val")
-    dynamic = _is_dynamic(given)
     pairs = (
         [(expected, result)]
         if isinstance(expected, torch.Tensor)
@@ -92,7 +91,7 @@ def check(node: Node, result: Any, given: Any, own: Own | None = None) -> None:
         if not isinstance(want, torch.Tensor) or got is None:
             continue
         rounded = i > 0 and node.target in _ROUNDS_STATISTICS
-        if not _same_shape(got, want, dynamic) or not (
+        if not _same_shape(got, want, given) or not (
             rounded or getattr(got, "dtype", None) == DTYPES[want.dtype]
         ):
             raise _wrong(node, own, _said(got), _said(want))
@@ -129,10 +128,10 @@ def _is_dynamic(given: Any) -> bool:
     return any(export.is_symbolic_dim(size) for size in sizes)
 
 
-def _same_shape(got: Any, want: torch.Tensor, dynamic: bool) -> bool:
+def _same_shape(got: Any, want: torch.Tensor, given: Any) -> bool:
     shape = tuple(getattr(got, "shape", ()))
     return len(shape) == want.dim() and all(
-        a == b if isinstance(b, int) else not (dynamic and _varies(b))
+        a == b if isinstance(b, int) else not (_varies(b) and _is_dynamic(given))
         for a, b in zip(shape, want.shape, strict=True)
         if isinstance(a, int)
     )
