@@ -32,6 +32,7 @@ from tpu_export.converters.stablehlo.decompose import decompose
 from tpu_export.converters.stablehlo.in_place import functional_twin, is_in_place
 from tpu_export.converters.stablehlo.location import scope
 from tpu_export.converters.stablehlo.mutating import called_op, on_bases
+from tpu_export.converters.stablehlo.nested_divisions import nested_divisions
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.ops import find_rule, registered_ops
 from tpu_export.converters.stablehlo.platforms import by_platform
@@ -96,6 +97,7 @@ class Interpreter:
         same: node -> the node whose tensor it is (functional.py).
         inner: the graph is the decomposition of one node, which errors are about.
         counting: the sizes that the data decides; None where it may decide none.
+        equal: filled where a rule failed: claims on sizes that may help it.
     """
 
     target: Target
@@ -103,6 +105,7 @@ class Interpreter:
     same: Mapping[Node, Node] = field(default_factory=dict)
     inner: bool = False
     counting: Counting | None = None
+    equal: set[str] = field(default_factory=set)
 
     def run(
         self, module: GraphModule, inputs: Sequence[Any]
@@ -171,6 +174,7 @@ class Interpreter:
         ) as error:
             if self.inner:
                 raise
+            self.equal.update(nested_divisions(values.values()))
             found = refusal(node, values, error, self.model_file)
             if found is error:
                 raise

@@ -27,6 +27,7 @@ from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.portable import no_tracebacks
 from tpu_export.converters.stablehlo.registry import Target
 from tpu_export.converters.stablehlo.shapes import input_shapes, spelled
+from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.signature import RNG, Signature, Slot, TensorSpec
 
 _SEED = TensorSpec(RNG, (2,), "uint32")
@@ -75,8 +76,12 @@ def trace(
     Raises:
         UnsupportedOptionError: a size depends on the data in a way that cannot be counted.
     """
+
+    def attempt(counted: Counted) -> Traced:
+        return _with_equal_sizes(bound, signature, target, model_file, counted)
+
     try:
-        return _trace(bound, signature, target, model_file, Counted())
+        return attempt(Counted())
     except UnsupportedOptionError as error:
         if target != "xla":
             raise
@@ -84,9 +89,30 @@ def trace(
         if not counted.dims:
             raise
         try:
-            return _trace(bound, signature, target, model_file, counted)
+            return attempt(counted)
         except UnsupportedOptionError as another:
             raise error from another  # its words are about the data
+
+
+def _with_equal_sizes(
+    bound: Bindings,
+    signature: Signature,
+    target: Target,
+    model_file: Path | None,
+    counted: Counted,
+) -> Traced:
+    """Trace, again with each set of equalities that JAX did not see and a rule needed."""
+    claims: set[str] = set()
+    while True:
+        equal: set[str] = set()
+        try:
+            return _trace(
+                bound, signature, target, model_file, counted, sorted(claims), equal
+            )
+        except TpuExportError:
+            if equal <= claims:
+                raise
+            claims |= equal
 
 
 def _trace(
@@ -95,11 +121,13 @@ def _trace(
     target: Target,
     model_file: Path | None,
     counted: Counted,
+    claims: Sequence[str],
+    equal: set[str],
 ) -> Traced:
     sizes = [TensorSpec(dim.name, (dim.name,), "bool") for dim in counted.dims]
     dims = (*signature.dims, *counted.dims)
     inputs = input_shapes(
-        [*signature.inputs, *sizes], dims, jax_constraints(counted, dims)
+        [*signature.inputs, *sizes], dims, [*jax_constraints(counted, dims), *claims]
     )
     taken = len(signature.inputs)
     weights = [array_shape(tensor) for tensor in bound.weights.values()]
@@ -120,6 +148,7 @@ def _trace(
                 model_file,
                 bound.same,
                 counting=counting if counted.names else None,
+                equal=equal,
             )
             results = bound.results(interpreter, arrays[:n], arrays[n:m], given)
             drew = current.drew

@@ -44,9 +44,27 @@ def vocoder(x: Tensor) -> Tensor:
     return torch.istft(y, 16, 4, window=torch.hann_window(16))
 
 
+def pyramid(x: Tensor) -> Tensor:
+    """Sizes that are equal, though JAX writes them as different divisions."""
+    half = F.max_pool2d(x, 2)
+    quarter = F.max_pool2d(half, 2)
+    eighth = F.avg_pool2d(quarter, 2)
+    return (quarter + F.avg_pool2d(x, 4)).sum((2, 3)) + (
+        eighth + F.max_pool2d(x, 8)
+    ).mean((2, 3))
+
+
+def strides(x: Tensor) -> Tensor:
+    kernel = torch.ones(4, 4, 3) / 12
+    twice = F.conv1d(F.conv1d(x, kernel, None, 2, 1), kernel, None, 2, 1)
+    return twice + F.conv1d(x, kernel, stride=4, padding=1)
+
+
 TABLE: dict[str, tuple[Any, ...]] = {
     "windows: conv1d": (nn.Conv1d(4, 6, 3, padding=1), LINE, *LINES),
     "windows: conv1d by steps": (nn.Conv1d(4, 6, 5, stride=3, dilation=1), LINE, *LINES),
+    "windows: equal sizes by other divisions": (pyramid, IMAGE, *IMAGES),
+    "windows: strides of strides": (strides, LINE, *LINES),
     "windows: conv2d": (nn.Conv2d(4, 6, 3, padding="same", groups=2), IMAGE, *IMAGES),
     "windows: conv2d twice by 2": (
         nn.Sequential(nn.Conv2d(4, 6, 3, 2, 1), nn.ReLU(), nn.Conv2d(6, 4, 3, 2, 1)),

@@ -1,0 +1,64 @@
+"""Equal sizes that JAX takes for different ones: divisions of divisions.
+
+Two poolings by 2 give ((h - 2)//2 - 1)//2 rows and one by 4 gives (h - 4)//4. Both are the
+same for every h, since (x//a + c)//b = (x + c*a)//(a*b) for whole a, b > 0, which JAX does not
+apply. It takes such equalities as claims about its symbols, though.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from jax import export
+
+
+def nested_divisions(values: Iterable[Any]) -> set[str]:
+    """Return the equalities that flatten the divisions in the sizes of arrays.
+
+    Args:
+        values: arrays, sizes, or anything else.
+
+    Returns:
+        claims for jax.export's symbolic scopes, such as
+        "floordiv(floordiv(h, 2) + 1, 3) == floordiv(h + 2, 6)".
+    """
+    texts = {
+        str(size)
+        for value in values
+        for size in getattr(value, "shape", (value,))
+        if export.is_symbolic_dim(size)
+    }
+    return {claim for text in texts for claim in _claims(text)}
+
+
+def _claims(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text.replace("^", "**"))):
+        if (outer := _division(node)) is None:
+            continue
+        (dividend, b), offset = outer, 0
+        match dividend:
+            case ast.BinOp(dividend, ast.Add(), ast.Constant(value=int(offset))):
+                pass
+            case ast.BinOp(dividend, ast.Sub(), ast.Constant(value=int(less))):
+                offset = -less
+        if (inner := _division(dividend)) is not None:
+            x, a = inner
+            yield (
+                f"{_written(node)} == floordiv({_written(x)} + {offset * a}, {a * b})"
+            )
+
+
+def _division(node: ast.AST) -> tuple[ast.expr, int] | None:
+    """Return the dividend and the divisor of floordiv(x, 2), where that is a number."""
+    match node:
+        case ast.Call(
+            ast.Name("floordiv"), [dividend, ast.Constant(value=int(divisor))]
+        ):
+            return (dividend, divisor) if divisor > 0 else None
+    return None
+
+
+def _written(node: ast.AST) -> str:
+    return ast.unparse(node).replace(" ** ", "^")
