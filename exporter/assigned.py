@@ -11,10 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from tpu_export.exporter.refusals import NotExportableError
+from tpu_export.exporter.restored import restored
 
 # The path of the module that has the attribute, the attribute, and the key where it is a list
 # or dict. By path: torch hands out proxies of modules, another one of a shared one each time.
@@ -92,6 +95,47 @@ def written_buffers(module: nn.Module) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def refuse_lost(
+    module: nn.Module,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    program: ExportedProgram,
+) -> None:
+    """Refuse a program of strict mode, which loses what forward() assigns.
+
+    Raises:
+        NotExportableError: the model, called once, gives an attribute that the graph reads
+            another tensor.
+    """
+    buffers = {
+        f"{path}.{name}".lstrip("."): (owner, name)
+        for path, owner in module.named_modules()
+        for name in owner._buffers
+    }
+    before = {path: owner._buffers[name] for path, (owner, name) in buffers.items()}
+    plain = Assigned(dict(_tensors(module)))
+    state = {f"buffer {path}": b for path, b in before.items() if b is not None}
+    state |= {f"{place}": tensor for place, tensor in plain.before.items()}
+    given, named = pytree.tree_map_only(Tensor, Tensor.clone, (args, dict(kwargs)))
+    with restored(module, state), torch.no_grad():
+        module(*given, **named)
+        now = dict(_tensors(module))
+        plain.places = [p for p, old in plain.before.items() if now.get(p) is not old]
+        lost = [
+            path
+            for path, (owner, name) in buffers.items()
+            if owner._buffers.get(name) is not before[path]
+        ]
+    known = set(program.graph_signature.buffers_to_mutate.values())
+    lost = [path for path in lost if path not in known]
+    lost += [".".join(filter(None, place[:2])) for place in plain.lost(program)]
+    if lost:
+        raise NotExportableError(
+            f"strict=True loses what forward() assigns to self.{lost[0]}",
+            hint="leave strict=True out, or write to the tensor in place (copy_())",
+        )
 
 
 def _inner_buffers(

@@ -30,7 +30,12 @@ from torch.export._patches import (
 from torch.export._trace import _export as export_after_dispatch
 from torch.fx.experimental import _config
 
-from tpu_export.exporter.assigned import as_buffers, watched, written_buffers
+from tpu_export.exporter.assigned import (
+    as_buffers,
+    refuse_lost,
+    watched,
+    written_buffers,
+)
 from tpu_export.exporter.entry import register_dataclasses
 from tpu_export.exporter.refusals import NotExportableError, explain
 from tpu_export.exporter.symbolic_kernels import forgotten, symbolic_kernels
@@ -120,8 +125,10 @@ def _export(
             torch.export.export if pre_dispatch else export_after_dispatch,
             module, args, kwargs, dynamic_shapes=shapes, strict=strict,
         )  # fmt: skip
-        if strict:  # torch traces hooks too, and knows assignments itself
-            return whole(export())
+        if strict:  # torch traces hooks too
+            program = export()
+            refuse_lost(module, args, kwargs, program)
+            return whole(program)
         stack.enter_context(_registered_outputs(module))
         stack.enter_context(written_buffers(module))
         assigned = stack.enter_context(watched(module))

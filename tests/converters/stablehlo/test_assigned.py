@@ -53,6 +53,35 @@ def test_strict_still_captures(check_module: Any) -> None:
     check_module(nn.Linear(3, 2), (torch.ones(1, 3),), strict=True)
 
 
+@pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.parametrize("buffer", [True, False])
+def test_strict_refuses_what_it_loses(depth: int, buffer: bool) -> None:
+    module: nn.Module = Sum(buffer=buffer)
+    for _ in range(depth):
+        module = nn.Sequential(module)
+    x = torch.ones(3)
+    with pytest.raises(NotExportableError, match=r"loses .* self\.(0\.)?total"):
+        capture(module, (x,), strict=True)
+    assert torch.equal(module(x), x * 2)
+    assert torch.equal(x, torch.ones(3))
+
+
+class Written(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+        self.seen: Tensor | None = torch.zeros(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total += x
+        self.seen = self.total * 2
+        return self.seen
+
+
+def test_strict_keeps_what_is_written_or_never_read(check_module: Any) -> None:
+    check_module(Written(), (torch.ones(3),), strict=True, calls=3)
+
+
 class Twice(nn.Module):
     """A submodule under two names, which torch traces by proxies of modules."""
 
