@@ -103,6 +103,10 @@ UNPROVEN = (
     "give the Dim a range or a multiple (2 * Dim) for which that holds, or say Dim.AUTO: "
     "then what torch cannot prove is checked at each call"
 )
+TENSOR_PLACE = (
+    "a tensor with one element stands where Python needs a number: write with "
+    "k.index_copy_(0, i.reshape(1), x[None]) instead of k[i] = x"
+)
 DEFAULT = (
     "see torch's documentation of torch.export; strict=True sometimes captures what "
     "the default mode cannot"
@@ -112,6 +116,7 @@ _NOISE = re.compile(
     r"|This higher order operator doesn't work"
     r"|For C\+\+|Caused by|\(unhinted:.*|The error above occurred"
 )
+_WRITE = re.compile(r"\w\[[^:]+\]\s*[-+*/]?=[^=]")
 _CONSTANT = re.compile(r"specialized (?:it to be a constant \(|value of )(\d+)")
 _UNMET = re.compile(
     r"Not all values of (\w+) = (axis \d+ of .+?) in the specified range (.+) satisfy the "
@@ -129,9 +134,15 @@ def explain(error: Exception, model: torch.nn.Module) -> TpuExportError:
     kind = type(error).__name__
     plain = {"RuntimeError", "UserError", "GuardOnDataDependentSymNode", "Unsupported"}
     said = reason if kind in plain else f"{kind}: {reason}"
-    return NotExportableError(
-        f"torch.export refuses the model{at}: {said}", hint=suggest(str(error))
-    )
+    hint = suggest(str(error))
+    if "specialized integer" in str(error) and _WRITE.search(_line(error)):
+        hint = TENSOR_PLACE
+    return NotExportableError(f"torch.export refuses the model{at}: {said}", hint=hint)
+
+
+def _line(error: BaseException) -> str:
+    frame = _frame(error)
+    return (frame.line or "") if frame is not None else ""
 
 
 def shorten(text: str) -> str:
@@ -195,14 +206,19 @@ def _in_words(line: str) -> str:
 
 def where(error: BaseException) -> str:
     """Return "file.py:line" of the innermost frame of the user's code."""
-    frames = traceback.extract_tb(error.__traceback__)
-    user = [f for f in frames if not _is_machinery(f.filename)]
-    user = [f for f in user if not _is_ours(f.filename)]
-    if user:
-        return f"{Path(user[-1].filename).name}:{user[-1].lineno}"
+    frame = _frame(error)
+    if frame is not None:
+        return f"{Path(frame.filename).name}:{frame.lineno}"
     quoted = re.findall(r'File "([^"]+)", line (\d+)', str(error))
     outside = [(f, n) for f, n in quoted if not _is_machinery(f)]
     return f"{Path(outside[-1][0]).name}:{outside[-1][1]}" if outside else ""
+
+
+def _frame(error: BaseException) -> traceback.FrameSummary | None:
+    """Return the innermost frame of the user's code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    user = [f for f in frames if not _is_machinery(f.filename)]
+    return next((f for f in reversed(user) if not _is_ours(f.filename)), None)
 
 
 def _is_ours(filename: str) -> bool:

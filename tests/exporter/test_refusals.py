@@ -49,9 +49,16 @@ def opaque(x: torch.Tensor) -> object:
     return Opaque(x)
 
 
+def write_at(x: torch.Tensor) -> torch.Tensor:
+    kept, n = torch.zeros(8, 3), x.sum().long()
+    kept[n % 8] = x[0]
+    return kept
+
+
 REFUSALS: list[tuple[Callable[..., object], str, str, int]] = [
     (branch, "data-dependent", "torch.cond", 1),
     (item, "data-dependent", ".item()", 1),
+    (write_at, "data-dependent", "index_copy_", 2),
     (to_numpy, ".numpy() is not supported", "numpy runs outside", 1),
     (raises, "ValueError: bad thing", "strict=True", 2),
 ]
