@@ -56,7 +56,7 @@ def write_at(x: torch.Tensor) -> torch.Tensor:
 
 
 def least_squares(x: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.lstsq(x, x).solution
+    return torch.linalg.lstsq(x[:, None], x[:, None]).solution
 
 
 REFUSALS: list[tuple[Callable[..., object], str, str, int]] = [
