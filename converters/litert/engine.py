@@ -51,7 +51,7 @@ def compiled(path: Path) -> Loaded:
             for name in names["outputs"]
         }
         for name, buffer in feeds.items():
-            buffer.write(_carried(np.ascontiguousarray(inputs[name])))
+            buffer.write(as_buffer(np.ascontiguousarray(inputs[name])))
         model.run_by_name(signature, feeds, results)
         return {name: _read(buffer) for name, buffer in results.items()}
 
@@ -63,12 +63,12 @@ def _read(buffer: Any) -> Array:
     detail: Mapping[str, Any] = buffer.get_tensor_details()
     shape = tuple(int(d) for d in detail["shape"])
     dtype: np.dtype[Any] = np.dtype(detail["dtype"])
-    carried = _carried(np.empty(shape, dtype))
-    flat: Array = np.asarray(buffer.read(carried.size, carried.dtype.type))
+    held = as_buffer(np.empty(shape, dtype))
+    flat: Array = np.asarray(buffer.read(held.size, held.dtype.type))
     return flat.reshape(-1).view(dtype).reshape(shape)
 
 
-def _carried(array: Array) -> Array:
+def as_buffer(array: Array) -> Array:
     """Return values as a dtype that the Python buffers take: they know no int64."""
     if array.dtype.name in _BUFFER_DTYPES:
         return array
