@@ -48,7 +48,7 @@ SUGGESTIONS: tuple[tuple[str, str], ...] = (
         "torch._check() what you know of the value",
     ),
     (
-        r"DynamicOutputShapeException.*lstsq",
+        r"^aten\.linalg_lstsq",
         "the sizes of its residuals depend on the rank: write torch.linalg.pinv(a) @ b",
     ),
     (
