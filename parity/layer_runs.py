@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from tpu_export.runtime.errors import TpuExportError
 
 Values: TypeAlias = Mapping[int, Array]
 Sample: TypeAlias = Mapping[str, Array]
+Measure: TypeAlias = Callable[[Array, Array], float]
 
 
 class LayersDifferError(TpuExportError):
@@ -34,10 +35,10 @@ class Compared:
     found: Sequence[Values]
     expected: Sequence[Values]
 
-    def snr(self, tensors: Sequence[int]) -> float:
+    def snr(self, tensors: Sequence[int], measure: Measure = bulk_snr) -> float:
         """Return the decibels of the worst of some tensors, over all samples."""
         return min(
-            bulk_snr(_all(self.found, t), _all(self.expected, t)) for t in tensors
+            measure(_all(self.found, t), _all(self.expected, t)) for t in tensors
         )
 
 
@@ -49,12 +50,14 @@ def _all(values: Sequence[Values], tensor: int) -> Array:
 class Pair:
     """A float file and what was quantized from it, op by op.
 
-    `plain.nodes[order[i]]` and `integer.nodes[twin_order[i]]` are the same op.
+    `plain.nodes[order[i]]` and `integer.nodes[twin_order[i]]` are the same op. `known` is
+    the `truth` of another pair with the same float file and samples.
     """
 
     plain: Graph
     integer: Graph
     samples: Sequence[Sample]
+    known: Sequence[Values] | None = None
 
     @cached_property
     def order(self) -> list[int]:
@@ -76,8 +79,10 @@ class Pair:
         return found
 
     @cached_property
-    def truth(self) -> list[Values]:
+    def truth(self) -> Sequence[Values]:
         """What every op computes in float, and the inputs."""
+        if self.known is not None:
+            return self.known
         runs = _run(tapped(self.plain), self.samples)
         inputs = self.plain.inputs.items()
         return [
@@ -110,6 +115,14 @@ class Pair:
         ]
         return Compared(found, _run(plain, calls))
 
+    def calls(self) -> list[dict[str, Array]]:
+        """Return the samples in the dtypes that the quantized file takes."""
+        scales = {n: self.integer.scale_of(t) for n, t in self.integer.inputs.items()}
+        return [
+            {n: s.quantized(own[n]) if s else own[n] for n, s in scales.items()}
+            for own in self.samples
+        ]
+
     def _held(self, values: Values) -> dict[int, Array]:
         """Return values as the quantized file's tensors hold them."""
         scales = {t: self.integer.scale_of(self.twins[t]) for t in values}
@@ -122,14 +135,7 @@ class Pair:
 
     def _integers(self, graph: Graph, fed: Sequence[Sample]) -> list[Values]:
         """Run a form of the quantized file; returns numbers by the float file's tensors."""
-        scales = {n: self.integer.scale_of(t) for n, t in self.integer.inputs.items()}
-        calls = [
-            {
-                **{n: s.quantized(own[n]) if s else own[n] for n, s in scales.items()},
-                **f,
-            }
-            for own, f in zip(self.samples, fed, strict=True)
-        ]
+        calls = [{**own, **f} for own, f in zip(self.calls(), fed, strict=True)]
         made = [t for i in self.order for t in self.plain.nodes[i].outputs]
         found: list[Values] = []
         for values in _run(graph, calls):
@@ -145,14 +151,20 @@ class Pair:
 
 
 def read_pair(
-    plain: Path, integer: Path, signature: str, samples: Sequence[Sample]
+    plain: Path,
+    integer: Path,
+    signature: str,
+    samples: Sequence[Sample],
+    known: Sequence[Values] | None = None,
 ) -> Pair:
     """Read two files.
 
     Raises:
         LayersDifferError: they do not hold the same ops.
     """
-    pair = Pair(read_graph(plain, signature), read_graph(integer, signature), samples)
+    pair = Pair(
+        read_graph(plain, signature), read_graph(integer, signature), samples, known
+    )
     ops = [pair.plain.nodes[i].name for i in pair.order]
     others = [pair.integer.nodes[i].name for i in pair.twin_order]
     if ops != others:

@@ -86,7 +86,11 @@ def layers(
     Raises:
         LayersDifferError: the files do not hold the same ops.
     """
-    pair = read_pair(plain, quantized, signature, samples)
+    return layers_of(read_pair(plain, quantized, signature, samples))
+
+
+def layers_of(pair: Pair) -> list[Layer]:
+    """Return the layers of a pair of files that were read."""
     numbers = _numbers(pair)
     whole, layer, op = (
         pair.whole(),

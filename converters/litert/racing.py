@@ -32,6 +32,11 @@ class Latency:
         """How many times the float file's time the quantized one takes."""
         return statistics.median(self.quantized) / statistics.median(self.plain)
 
+    @property
+    def difference(self) -> float:
+        """Seconds that the quantized file takes more."""
+        return statistics.median(self.quantized) - statistics.median(self.plain)
+
 
 @dataclass(frozen=True)
 class Left:
