@@ -27,12 +27,12 @@ from tpu_export.converters.stablehlo.chosen import (
     chosen,
     repeated_masks,
 )
+from tpu_export.converters.stablehlo.claims import nested_divisions
 from tpu_export.converters.stablehlo.counting import Counting
 from tpu_export.converters.stablehlo.decompose import decompose
 from tpu_export.converters.stablehlo.in_place import functional_twin, is_in_place
 from tpu_export.converters.stablehlo.location import scope
 from tpu_export.converters.stablehlo.mutating import called_op, on_bases
-from tpu_export.converters.stablehlo.nested_divisions import nested_divisions
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.ops import find_rule, registered_ops
 from tpu_export.converters.stablehlo.platforms import by_platform

@@ -15,6 +15,7 @@ from jax.extend.core import ClosedJaxpr
 from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.bindings import Bindings
 from tpu_export.converters.stablehlo.callbacks import refuse_callbacks
+from tpu_export.converters.stablehlo.claims import orders
 from tpu_export.converters.stablehlo.counted import (
     Counted,
     counted_sizes,
@@ -101,18 +102,19 @@ def _with_equal_sizes(
     model_file: Path | None,
     counted: Counted,
 ) -> Traced:
-    """Trace, again with each set of equalities that JAX did not see and a rule needed."""
+    """Trace, again with what JAX did not see of the sizes where a rule failed."""
     claims: set[str] = set()
     while True:
-        equal: set[str] = set()
+        found: set[str] = set()
         try:
             return _trace(
-                bound, signature, target, model_file, counted, sorted(claims), equal
+                bound, signature, target, model_file, counted, sorted(claims), found
             )
         except TpuExportError:
-            if equal <= claims:
+            found |= orders(signature.constraints, signature.dims)
+            if found <= claims:
                 raise
-            claims |= equal
+            claims |= found
 
 
 def _trace(

@@ -1,21 +1,30 @@
-"""Equal sizes that JAX takes for different ones: divisions of divisions.
-
-Two poolings by 2 give ((h - 2)//2 - 1)//2 rows and one by 4 gives (h - 4)//4. Both are the
-same for every h, since (x//a + c)//b = (x + c*a)//(a*b) for whole a, b > 0, which JAX does not
-apply. It takes such equalities as claims about its symbols, though.
-"""
+"""What is true of sizes, and JAX does not see: claims that its symbolic scopes take."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jax import export
 
+from tpu_export.converters.stablehlo.shapes import DIM_FUNCTIONS
+from tpu_export.runtime.expressions import constraint_names, evaluate, relation
+from tpu_export.runtime.signature import Dim
+
+_ORDERS = {
+    "<=": "{b} >= {a}",
+    "<": "{b} >= {a} + 1",
+    ">=": "{a} >= {b}",
+    ">": "{a} >= {b} + 1",
+}
+
 
 def nested_divisions(values: Iterable[Any]) -> set[str]:
     """Return the equalities that flatten the divisions in the sizes of arrays.
+
+    Two poolings by 2 give ((h - 2)//2 - 1)//2 rows and one by 4 gives (h - 4)//4. Both are the
+    same for every h, since (x//a + c)//b = (x + c*a)//(a*b) for whole a, b > 0.
 
     Args:
         values: arrays, sizes, or anything else.
@@ -31,6 +40,22 @@ def nested_divisions(values: Iterable[Any]) -> set[str]:
         if export.is_symbolic_dim(size)
     }
     return {claim for text in texts for claim in _claims(text)}
+
+
+def orders(constraints: Iterable[str], dims: Sequence[Dim]) -> set[str]:
+    """Return the constraints of a signature that order two sizes, as claims."""
+    names = [dim.name for dim in dims]
+    if not names:
+        return set()
+    free = dict(zip(names, export.symbolic_shape(", ".join(names)), strict=True))
+    found = set()
+    for constraint in constraints:
+        left, compared, right = relation(constraint)
+        if compared in _ORDERS and constraint_names(constraint) <= free.keys():
+            a, b = (evaluate(side, free, DIM_FUNCTIONS) for side in (left, right))
+            if export.is_symbolic_dim(a - b):
+                found.add(_ORDERS[compared].format(a=a, b=b))
+    return found
 
 
 def _claims(text: str) -> Iterator[str]:
