@@ -24,9 +24,19 @@ CORE = ("jax", "jaxlib", "numpy", "ml_dtypes", "safetensors", "click", "rich")
 
 
 @click.command("doctor")
+@click.option(
+    "--litert",
+    is_flag=True,
+    help="Try programs that LiteRT's converter is known to fail.",
+)
 @click.option("--json", "as_json", is_flag=True)
-def command(as_json: bool) -> None:
+def command(litert: bool, as_json: bool) -> None:
     """Show versions, extras, and what this host can compile and run, and why not."""
+    if litert:
+        from tpu_export.cli.litert_selftest import show
+
+        show(as_json=as_json)
+        return
     found = examine()
     if as_json:
         print_json(found)

@@ -74,8 +74,8 @@ class Conversion:
             )
         self._modules.append(module)
 
-    def convert(self, path: Path) -> None:
-        """Write the .tflite.
+    def convert(self, path: Path, *, copies: bool = True) -> None:
+        """Write the .tflite; without copies of shared results for the self-test only.
 
         Raises:
             RuntimeError: of the converter, with its diagnostics.
@@ -89,7 +89,7 @@ class Conversion:
             config.enable_x64 = True
             api.run_convert_to_tfl_passes(merged, passmanager.PassManager(), config)
             for operation in merged.body.operations:
-                if "tf.entry_function" in operation.attributes:
+                if copies and "tf.entry_function" in operation.attributes:
                     _separate_results(operation)
             api.export_flatbuffer_to_file(merged.operation, str(path))
 
