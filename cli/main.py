@@ -21,6 +21,7 @@ COMMANDS = {
     "inspect": "Show what an artifact holds.",
     "ops": "Show whether the ops of a model are covered, or one op by name.",
     "parity": "Compare an artifact with the model, or with its recorded outputs.",
+    "quantize-debug": "Find the layer that a quantization for LiteRT hurts.",
     "run": "Run an artifact on inputs from a file.",
     "zoo": "List the model zoo, or export from it.",
 }
@@ -40,7 +41,7 @@ class Commands(click.Group):
         """Import the command's module."""
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"tpu_export.cli.{cmd_name}").command
+        command = import_module(f"tpu_export.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

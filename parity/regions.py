@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from tpu_export.converters.litert.mixed import covers
 from tpu_export.converters.litert.racing import race
 from tpu_export.parity.layer_runs import Pair, Sample, Values, read_pair
 from tpu_export.parity.layers import Layer, db, layers_of
@@ -92,15 +93,6 @@ class Found:
 
 def _plain(trial: Trial) -> dict[str, object]:
     return {"regions": trial.regions, "size": trial.size, "snr": trial.snr}
-
-
-def covers(region: str, module: str) -> bool:
-    """Whether a module is in a region.
-
-    >>> covers("blocks.1", "blocks.1.up"), covers("blocks.1", "blocks.10")
-    (True, False)
-    """
-    return module == region or module.startswith(f"{region}.")
 
 
 @dataclass
