@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import click
@@ -29,13 +30,24 @@ CORE = ("jax", "jaxlib", "numpy", "ml_dtypes", "safetensors", "click", "rich")
     is_flag=True,
     help="Try programs that LiteRT's converter is known to fail.",
 )
+@click.option(
+    "--delegates",
+    type=click.Path(path_type=Path),
+    metavar="FILE.tflite",
+    help="Try what LiteRT can accelerate of a file on this host.",
+)
 @click.option("--json", "as_json", is_flag=True)
-def command(litert: bool, as_json: bool) -> None:
+def command(litert: bool, delegates: Path | None, as_json: bool) -> None:
     """Show versions, extras, and what this host can compile and run, and why not."""
     if litert:
         from tpu_export.cli.litert_selftest import show
 
         show(as_json=as_json)
+        return
+    if delegates is not None:
+        from tpu_export.cli import litert_delegates
+
+        litert_delegates.show(delegates, as_json=as_json)
         return
     found = examine()
     if as_json:

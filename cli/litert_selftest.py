@@ -41,6 +41,18 @@ def run() -> SelfTest:
     Raises:
         UsageError: the extra is missing.
     """
+    need_litert()
+    from tpu_export.converters.litert.selftest.run import selftest
+
+    return selftest()
+
+
+def need_litert() -> None:
+    """Refuse to go on without the packages of the extra.
+
+    Raises:
+        UsageError: one is missing.
+    """
     needed = ("litert_converter", "ai_edge_litert")
     missing = [m for m in needed if importlib.util.find_spec(m) is None]
     if missing:
@@ -48,9 +60,6 @@ def run() -> SelfTest:
             f"{', '.join(missing)} is not installed",
             hint='pip install "tpu-export[litert]"',
         )
-    from tpu_export.converters.litert.selftest.run import selftest
-
-    return selftest()
 
 
 def rows(found: SelfTest) -> list[list[str]]:
