@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
+from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.operands import (
     axis,
     highest,
@@ -16,17 +17,14 @@ from tpu_export.converters.stablehlo.operands import (
     replaced,
     widen,
 )
+from tpu_export.converters.stablehlo.ops.ranking import (
+    LiteRtUnsupportedError as LiteRtUnsupportedError,
+)
+from tpu_export.converters.stablehlo.ops.ranking import ranked
 from tpu_export.converters.stablehlo.registry import lowers
-from tpu_export.runtime.errors import TpuExportError
 
 aten = torch.ops.aten
 Pair: TypeAlias = tuple[Array, Array]
-
-
-class LiteRtUnsupportedError(TpuExportError):
-    """An op has no form that LiteRT's runtime loads."""
-
-    code = "TPX-0203"
 
 
 def _sorted(x: Array, dim: int, descending: bool) -> Pair:
@@ -34,6 +32,8 @@ def _sorted(x: Array, dim: int, descending: bool) -> Pair:
     if not x.ndim:
         return x, jnp.zeros((), jnp.int64)
     dim = axis(dim, x.ndim)
+    if context.current().target == "litert":
+        return ranked(x, dim, descending)
     places = lax.broadcasted_iota(jnp.int32, x.shape, dim)
     if descending:  # reversing before and after keeps equals in order
         x, places = lax.rev(x, (dim,)), lax.rev(places, (dim,))
@@ -70,25 +70,6 @@ def argsort_stable(
 @lowers(aten.msort.default)
 def msort(x: Array) -> Array:
     return _sorted(x, 0, False)[0]
-
-
-def _refused(op: str) -> LiteRtUnsupportedError:
-    return LiteRtUnsupportedError(
-        f"{op} has no form that LiteRT can load",
-        hint="leave it out of the exported part, or export for cloud-tpu",
-    )
-
-
-@lowers(
-    aten.sort.default,
-    aten.sort.stable,
-    aten.argsort.default,
-    aten.argsort.stable,
-    aten.msort.default,
-    target="litert",
-)
-def sort_refused(*_: Any, **__: Any) -> Array:
-    raise _refused("sort")
 
 
 def _head(x: Array, k: int, dim: int) -> Array:
@@ -130,14 +111,16 @@ def topk_rounds(
     largest: bool = True,
     sorted: bool = True,
 ) -> Pair:
-    """Take the best, mask it, k times: plain ops only."""
+    """Take the best, mask it, k times: plain ops only. Many are ranked instead."""
     if not x.ndim:
         return x, jnp.zeros((), jnp.int64)
+    dim = axis(dim, x.ndim)
     if not isinstance(k, int):
         message = "k is no number"  # the refusal says where it comes from
         raise TypeError(message)
     if k > MAX_ROUNDS:
-        raise _refused(f"topk with k={k} > {MAX_ROUNDS}")
+        values, order = _sorted(x, dim, largest)
+        return _head(values, k, dim), _head(order, k, dim)
     if jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize < 4:
         wide = topk_rounds(x.astype(jnp.int32), k, dim, largest, sorted)
         return wide[0].astype(x.dtype), wide[1]  # LiteRT has extremes of 32 bits

@@ -47,13 +47,32 @@ def test_topk(right_in_both: Any, x: Tensor) -> None:
     right_in_both(best, x.reshape(2, -1))
 
 
+@pytest.mark.parametrize("x", [ODD, WHOLE * 2**40, WHOLE.to(torch.int8), X > 0])
+def test_sorts(right_in_both: Any, x: Tensor) -> None:
+    def ordered(x: Tensor) -> list[Tensor]:
+        found = [
+            torch.sort(x, stable=True, dim=-1, descending=d) for d in (True, False)
+        ]
+        return [
+            *(y for pair in found for y in pair),
+            *torch.sort(x, dim=0, stable=True),
+        ]
+
+    right_in_both(ordered, x)
+
+
+def test_large_topk(right_in_both: Any) -> None:
+    right_in_both(lambda x: torch.topk(x, 65), torch.randperm(200).reshape(2, 100))
+
+
 @pytest.mark.parametrize(
-    "function",
-    [torch.sort, torch.argsort, torch.msort, lambda x: torch.topk(x, 65)],
+    "function", [torch.sort, torch.argsort, torch.msort, lambda x: torch.topk(x, 65)]
 )
-def test_sorts_are_refused(right_in_both: Any, function: Callable[..., Any]) -> None:
-    with pytest.raises(LiteRtUnsupportedError, match="no form that LiteRT can load"):
-        right_in_both(function, torch.randn(2, 100))
+def test_sorts_of_too_many_are_refused(
+    right_in_both: Any, function: Callable[..., Any]
+) -> None:
+    with pytest.raises(LiteRtUnsupportedError, match="more than the 16777216"):
+        right_in_both(function, torch.randn(5000))
 
 
 def test_one_hot(right_in_both: Any) -> None:
