@@ -97,6 +97,9 @@ class Conversion:
 _CONSTANTS = ("arith.constant", "tfl.pseudo_const")
 
 
+_MOVES = ("stablehlo.transpose", "stablehlo.reshape", "stablehlo.reverse")
+
+
 def _separate_results(function: Any) -> None:
     """Copy results that are arguments, of a branch, or returned before.
 
@@ -179,7 +182,7 @@ def _bake(
             zip(list(block.arguments)[:count], weights, strict=True)
         ):
             kind = ir.RankedTensorType(argument.type)
-            attribute = _constant(f"{name}.{index}", array, kind)
+            attribute = _constant(f"{name}.{index}", array, kind, _folded(argument))
             argument.replace_all_uses_with(_holding(attribute, kind))
     for index in reversed(range(count)):
         block.erase_argument(index)
@@ -197,10 +200,24 @@ def _holding(attribute: Any, kind: Any) -> Any:
     return arith.ConstantOp(kind, attribute).result
 
 
-def _constant(name: str, array: np.ndarray[Any, np.dtype[Any]], kind: Any) -> Any:
+def _folded(weight: Any) -> bool:
+    """Tell whether passes fold what follows into the weight: a filter takes a norm's scale.
+
+    Else the product is computed in every call, and XNNPACK leaves the convolution alone.
+    """
+    owners = [use.owner for use in weight.uses]
+    if any(owner.name == "stablehlo.convolution" for owner in owners):
+        return True
+    moved = [o for o in owners if o.name in _MOVES]
+    return any(_folded(result) for owner in moved for result in owner.results)
+
+
+def _constant(
+    name: str, array: np.ndarray[Any, np.dtype[Any]], kind: Any, folded: bool
+) -> Any:
     vector = array.ndim <= 1 or max(array.shape, default=0) == array.size
     # Of a resource of booleans, the flatbuffer export writes too few bytes.
-    dense_only = vector or array.dtype == np.bool_
+    dense_only = vector or folded or array.dtype == np.bool_
     if not dense_only and array.nbytes >= _RESOURCE_BYTES:
         return ir.DenseResourceElementsAttr.get_from_buffer(array.data, name, kind)
     # A copy of its own: a small mapped view may be read-only. Booleans are a byte each.

@@ -89,3 +89,16 @@ def test_the_command_prints_both_forms(
     out = capsys.readouterr().out
     assert "1 CUMSUM" in out
     assert "CompiledModel on GPU" in out
+
+
+@pytest.mark.parametrize("groups", [1, 32])
+def test_the_scale_of_a_norm_is_folded_into_a_large_filter(groups: int) -> None:
+    norm = nn.BatchNorm2d(64)
+    nn.init.uniform_(norm.running_var, 0.5, 2)
+    nn.init.uniform_(norm.weight, 0.5, 2)
+    conv = nn.Conv2d(32, 64, 7, groups=groups, bias=False)
+    block = nn.Sequential(conv, norm, nn.Conv2d(64, 128, 1, bias=False), nn.ReLU())
+    edge = to_litert(block.eval(), (torch.randn(1, 32, 9, 9),))
+    assert "MUL" not in edge.report.ops["forward"]
+    left = delegates(edge.path).left
+    assert not {"CONV_2D", "DEPTHWISE_CONV_2D", "MUL"} & set(left)
