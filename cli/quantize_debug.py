@@ -41,6 +41,14 @@ if TYPE_CHECKING:
     help="Decibels that every output must have against float.",
 )
 @click.option(
+    "--min-snr", type=float, help="Fail below these decibels against torch eager."
+)
+@click.option(
+    "--max-slowdown",
+    type=float,
+    help="Fail above this multiple of the float file's time.",
+)
+@click.option(
     "-o", "--output", type=click.Path(), help="Where to write the mixed recipe (TOML)."
 )
 @click.option("--seed", type=int, default=1, show_default=True)
@@ -52,6 +60,8 @@ def command(
     calibrate: tuple[str, ...],
     signature: str | None,
     target_snr: float | None,
+    min_snr: float | None,
+    max_slowdown: float | None,
     output: str | None,
     seed: int,
     as_json: bool,
@@ -67,6 +77,7 @@ def command(
         writable_folder(str(Path(output).parent))
     from tpu_export.parity.models import captures
     from tpu_export.parity.quantize_debug import quantize_debug
+    from tpu_export.parity.verdict import Gates
 
     origin = source(model)
     captured = _chosen(captures(origin, (), None, None), signature)
@@ -75,6 +86,7 @@ def command(
         recipe,
         data=[read_inputs(file, captured.signature) for file in calibrate],
         target=target_snr,
+        gates=Gates(min_snr, max_slowdown),
         second=origin.second_inputs,
         seed=seed,
     )

@@ -43,7 +43,7 @@ def judge(
         graphs = read_graph(plain, name), read_graph(quantized, name)
         inputs = [flat_inputs(reference.signature, x) for x in reference.samples]
         found = [
-            _outputs(path, graph, inputs, reference.signature, state)
+            outputs_of(path, graph, inputs, reference.signature, state)
             for path, graph in zip((plain, quantized), graphs, strict=True)
         ]
         rows += _rows(reference, *found)
@@ -98,7 +98,7 @@ def as_numbers(graph: Graph, values: Mapping[str, Array]) -> dict[str, Array]:
     return {n: s.value(values[n]) if (s := scales[n]) else v for n, v in values.items()}
 
 
-def _outputs(
+def outputs_of(
     path: Path,
     graph: Graph,
     inputs: Sequence[Mapping[str, Array]],
@@ -121,6 +121,25 @@ def _outputs(
         results.append(as_numbers(graph, values))
         slots = {slot: results[-1][f"state.{slot}"] for slot in slots}
     return results
+
+
+def stepped(
+    path: Path,
+    inputs: Sequence[Mapping[str, Array]],
+    signature: Signature,
+    state: Mapping[str, Array],
+) -> list[dict[str, Array]]:
+    """Return inputs with the state that each call finds, as a float file leaves it."""
+    if not signature.state:
+        return [dict(own) for own in inputs]
+    graph = read_graph(path, signature.name)
+    made = outputs_of(path, graph, inputs, signature, state)
+    first = state_of(signature, state)
+    later = [{slot: run[f"state.{slot}"] for slot in first} for run in made[:-1]]
+    return [
+        with_state(own, found)
+        for own, found in zip(inputs, [first, *later], strict=True)
+    ]
 
 
 def _rows(

@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 
 from tpu_export.converters.litert import convert
+from tpu_export.converters.litert.fold import fold_constants
 from tpu_export.converters.litert.mixed import Mixed
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.stages import lower
 from tpu_export.parity.eager import Array, Sample, run_eager
-from tpu_export.parity.judging import judge, real_samples
+from tpu_export.parity.judging import judge, real_samples, stepped
 from tpu_export.parity.layers import Layer, table
 from tpu_export.parity.references import Reference
 from tpu_export.parity.regions import Found, Search
 from tpu_export.parity.report import format_table
-from tpu_export.parity.rungs import flat_inputs, with_state
+from tpu_export.parity.rungs import flat_inputs
 from tpu_export.parity.samples import Samples, Second
-from tpu_export.parity.verdict import Verdict
+from tpu_export.parity.verdict import Gates, Verdict
 from tpu_export.parity.verdict_text import verdict_text
 from tpu_export.runtime.signature import RNG
 
@@ -74,7 +75,11 @@ class QuantizeDebug:
         """Return the mixed recipe: rules in order, of which the last that fits counts."""
         regions = self.found.after.regions if self.found else ()
         rules = [("*", self.recipe)]
-        rules += [(glob, "float") for r in regions for glob in (r, f"{r}.*")]
+        modules = {layer.module for layer in self.layers}
+        for region in regions:
+            rules += [(region, "float")] if region in modules else []
+            below = any(module.startswith(f"{region}.") for module in modules)
+            rules += [(f"{region}.*", "float")] if below else []
         return "\n".join(
             f'[[rule]]\nmodule = "{module}"\nrecipe = "{recipe}"\n'
             for module, recipe in rules
@@ -87,6 +92,7 @@ def quantize_debug(
     *,
     data: Sequence[Mapping[str, Array]] = (),
     target: float | None = None,
+    gates: Gates | None = None,
     second: Second | None = None,
     seed: int = 1,
 ) -> QuantizeDebug:
@@ -98,25 +104,33 @@ def quantize_debug(
             seeded set.
         target: decibels against the float file that every output must have; regions
             are left in float until then.
+        gates: limits for the last file.
         second: gives the seeded set.
 
     Raises:
         SnrUnreachedError: no regions give the decibels asked for.
+        QuantizationNoiseError, QuantizationSlowError: the last file is outside the gates.
     """
     calls = real_samples(captured, data) if data else Samples(seed, second).of(captured)
     program = lower(captured, target="litert").program
     signature = program.signature
     edge = convert({captured.name: program}, dims=captured.example_dims())
+    plain = edge.path.with_name("folded.tflite")
+    if not fold_constants(edge.path, captured.name, plain):
+        plain = edge.path
     slots = [slot.name for slot in signature.state]
     state = {name: np.array(as_numpy(program.weights[name])) for name in slots}
-    arrays = [with_state(flat_inputs(signature, call), state) for call in calls]
+    inputs = [flat_inputs(signature, call) for call in calls]
+    arrays = stepped(plain, inputs, signature, state)
     with tempfile.TemporaryDirectory(prefix="tpu-export-quantize-") as folder:
-        make = Mixed(edge.path, recipe, captured.name, arrays, Path(folder))
-        search = Search(edge.path, make, arrays[:_RUN_ON], captured.name)
+        make = Mixed(plain, recipe, captured.name, arrays, Path(folder))
+        search = Search(plain, make, arrays[:_RUN_ON], captured.name)
         found = None if target is None else search.run(target)
         first = search.trial(())
         last = found.after if found else first
         known = _reference(captured, signature, program.weights, calls)
+        verdict = judge([known], state, plain, last.file)
+        (gates or Gates()).check(verdict)
         return QuantizeDebug(
             recipe=recipe,
             data=f"{len(data)} real inputs"
@@ -124,7 +138,7 @@ def quantize_debug(
             else "the example and seeded inputs",
             layers=found.layers if found else search.layers(first),
             found=found,
-            verdict=judge([known], state, edge.path, last.file),
+            verdict=verdict,
         )
 
 

@@ -33,7 +33,7 @@ def origins(graph: Graph) -> dict[int, int]:
 def tapped(graph: Graph) -> Graph:
     """Return the graph with the result of every op as an output "t<tensor>"."""
     result = fork(graph)
-    _name_outputs(result, (t for i in computed(graph) for t in graph.nodes[i].outputs))
+    name_outputs(result, (t for i in computed(graph) for t in graph.nodes[i].outputs))
     return result
 
 
@@ -115,7 +115,7 @@ def isolated(graph: Graph, groups: Sequence[int]) -> tuple[Graph, list[int]]:
         )
     result.subgraph.operators[:0] = cut.casts
     _name_inputs(result, cut.fed)
-    _name_outputs(result, (t for i in order for t in graph.nodes[i].outputs))
+    name_outputs(result, (t for i in order for t in graph.nodes[i].outputs))
     return result, list(cut.fed)
 
 
@@ -139,7 +139,8 @@ def _name_inputs(graph: Graph, fed: Mapping[int, int]) -> None:
     graph.subgraph.inputs = np.array([*graph.subgraph.inputs, *fed.values()], np.int32)
 
 
-def _name_outputs(graph: Graph, tensors: Iterable[int]) -> None:
+def name_outputs(graph: Graph, tensors: Iterable[int]) -> None:
+    """Make tensors the outputs of a forked graph, named "t<tensor>"."""
     found = list(dict.fromkeys(tensors))
     graph.definition.outputs = [_entry(f"t{t}", t) for t in found]
     graph.subgraph.outputs = np.array(found, np.int32)

@@ -70,7 +70,7 @@ def test_the_bad_layer_stays_in_float(tpx: Run, masked: Path, tmp_path: Path) ->
     assert rules == [
         {"module": "*", "recipe": "static-int8"},
         {"module": "masked", "recipe": "float"},
-        {"module": "masked.*", "recipe": "float"},
+        {"module": "masked.*", "recipe": "float"},  # masked.scores
     ]
 
 
@@ -81,6 +81,15 @@ def test_without_a_target_the_layers_are_told(tpx: Run, masked: Path) -> None:
         "dynamic-int8, layers by what they lose on their own (the exa"
     )
     assert "size: " in out
+
+
+def test_a_gate_fails(tpx: Run, masked: Path, tmp_path: Path) -> None:
+    output = tmp_path / "recipe.toml"
+    gate = ("--target-snr", 0, "-o", output, "--min-snr", 90)
+    status, _, err = tpx("quantize-debug", masked, *gate)
+    assert status == 1
+    assert "'output_0' of 'forward', quantized against eager" in err
+    assert not output.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,100 @@
+"""Compute now what a .tflite would compute from its constants at each load.
+
+The converter folds batch norms into convolutions as products of two constants, and leaves those of
+large weights in the file. A quantizer takes such weights for activations: the file is then wrong,
+or does not load.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tpu_export.converters.litert.engines import Calls, run_calls
+from tpu_export.converters.litert.exchange import Array
+from tpu_export.converters.litert.graph import Graph, fork, pack, read_graph
+from tpu_export.converters.litert.isolate import name_outputs
+
+
+def constant_ops(graph: Graph) -> list[int]:
+    """Return the positions of the ops that depend on constants only, but for results."""
+    results = set(graph.outputs.values())
+    known: set[int] = set()
+    found = []
+    for i, node in enumerate(graph.nodes):
+        fixed = all(graph.is_constant(t) or t in known for t in node.inputs)
+        if node.inputs and fixed and not results & set(node.outputs):
+            known.update(node.outputs)
+            found.append(i)
+    return found
+
+
+def fold_constants(path: Path, signature: str, output: Path) -> bool:
+    """Write a file with such ops of a signature computed; False when it has none."""
+    graph = read_graph(path, signature)
+    positions = constant_ops(graph)
+    if not positions:
+        return False
+    values = _values(graph, positions)
+    result = fork(graph)
+    result.model.signatureDefs = list(graph.model.signatureDefs)
+    result.model.buffers = list(graph.model.buffers)
+    kept = set(range(len(graph.nodes))) - set(positions)
+    result.subgraph.operators = [result.subgraph.operators[i] for i in sorted(kept)]
+    for tensor, value in values.items():
+        _hold(result, tensor, value)
+    _drop_unused(result)
+    pack(result, output)
+    return True
+
+
+def _drop_unused(graph: Graph) -> None:
+    """Make one number of the tensors that no op reads any more: readers want all to have some."""
+    used = {int(t) for t in (*graph.subgraph.inputs, *graph.subgraph.outputs)}
+    for operator in graph.subgraph.operators:
+        used.update(int(t) for t in (*operator.inputs, *operator.outputs))
+    for index in range(len(graph.subgraph.tensors)):
+        if index not in used:
+            _hold(graph, index, np.zeros(1, np.float32))
+            number = graph.subgraph.tensors[index]
+            number.type, number.quantization = 0, None
+            number.shape, number.shapeSignature = np.array([1], np.int32), None
+    _empty_buffers(graph)
+
+
+def _empty_buffers(graph: Graph) -> None:
+    from ai_edge_litert import schema_py_generated as schema
+
+    used = {t.buffer for g in graph.model.subgraphs for t in g.tensors}
+    used |= {entry.buffer for entry in graph.model.metadata or ()}
+    for index, buffer in enumerate(graph.model.buffers):
+        if index not in used and buffer.data is not None:
+            graph.model.buffers[index] = schema.BufferT()
+
+
+def _values(graph: Graph, positions: list[int]) -> Mapping[int, Array]:
+    only = fork(graph)
+    only.subgraph.operators = [only.subgraph.operators[i] for i in positions]
+    only.definition.inputs = []
+    only.subgraph.inputs = np.array([], np.int32)
+    name_outputs(only, (t for i in positions for t in graph.nodes[i].outputs))
+    name = graph.definition.signatureKey.decode()
+    with tempfile.TemporaryDirectory(prefix="tpu-export-fold-") as folder:
+        path = Path(folder) / "constants.tflite"
+        pack(only, path)
+        ((found,),) = run_calls(path, "interpreter", [Calls(name, [{}])])
+    return {int(key[1:]): value for key, value in found.items()}
+
+
+def _hold(graph: Graph, tensor: int, value: Array) -> None:
+    from ai_edge_litert import schema_py_generated as schema
+
+    buffer = schema.BufferT()
+    buffer.data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
+    graph.model.buffers.append(buffer)
+    held = graph.subgraph.tensors[tensor] = copy.copy(graph.subgraph.tensors[tensor])
+    held.buffer = len(graph.model.buffers) - 1
