@@ -11,11 +11,19 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from tpu_export.converters.stablehlo.inline import Atom, called, inlined
+from tpu_export.converters.stablehlo.litert_bits import (
+    bits_and,
+    bits_not,
+    bits_or,
+    bits_xor,
+    shift_left,
+    shift_right,
+)
+from tpu_export.converters.stablehlo.litert_division import divided, magnitude
 
 Form: TypeAlias = Callable[..., Any]
 _SCOPE = "litert_form"  # what a form is made of has no further form
@@ -23,7 +31,10 @@ _NARROW = frozenset({"int8", "uint8", "int16"})
 _COMPARED = ("eq", "ge", "gt", "le", "lt", "ne", "select_n")
 _COMPUTED = ("abs", "add", "clamp", "div", "integer_pow", "mul", "neg", "rem", "sub")
 _EXTREMES = ("max", "min", "reduce_max", "reduce_min", "reduce_sum", "sign")
-_WIDENED = frozenset((*_COMPARED, *_COMPUTED, *_EXTREMES, "pad", "rev"))
+_BITS = ("and", "or", "xor", "not", "shift_left", "shift_right_arithmetic")
+_WIDENED = frozenset(
+    (*_COMPARED, *_COMPUTED, *_EXTREMES, *_BITS, "shift_right_logical", "pad", "rev")
+)
 
 
 def litert_forms(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -92,7 +103,8 @@ def _widened(primitive: Any, dtype: str) -> Form:
 
     def form(*operands: Array, **params: Any) -> Any:
         wide = [x.astype(jnp.int32) if x.dtype == dtype else x for x in operands]
-        plain = _FORMS.get((primitive.name, "int"), primitive.bind)
+        name = primitive.name.replace("logical", "arithmetic")  # the sign is 0 now
+        plain = _FORMS.get((name, "int"), primitive.bind)
         found = plain(*wide, **params)
         results = found if isinstance(found, list | tuple) else [found]
         kept = [y if y.dtype == bool else y.astype(dtype) for y in results]
@@ -112,28 +124,6 @@ def _remainder(x: Array, y: Array) -> Array:
     return jnp.where(x < 0, -rest, rest)
 
 
-def _quotient(x: Array, y: Array) -> Array:
-    """Divide in 64 bits: float32 estimates of what is left, to the last unit."""
-    bound = np.float32(2.0**62)
-    total, rest = jnp.zeros_like(x), x
-    for _ in range(4):  # each leaves 2**-21 of the rest, or less than a divisor
-        ratio = rest.astype(jnp.float32) / y.astype(jnp.float32)
-        step = jnp.minimum(jnp.maximum(ratio, -bound), bound).astype(jnp.int64)
-        total, rest = total + step, rest - step * y
-    one = jnp.where((rest < 0) == (y < 0), 1, -1)
-    over = _magnitude(rest) >= _magnitude(y)
-    total, rest = (
-        jnp.where(over, total + one, total),
-        jnp.where(over, rest - one * y, rest),
-    )
-    past = (rest != 0) & ((rest < 0) != (x < 0))
-    return jnp.where(past, total - jnp.where((x < 0) == (y < 0), 1, -1), total)
-
-
-def _magnitude(x: Array, **_: Any) -> Array:
-    return jnp.where(x < 0, -x, x)
-
-
 def _sign(x: Array) -> Array:
     return jnp.where(x > 0, 1, jnp.where(x < 0, -1, 0)).astype(x.dtype)
 
@@ -150,9 +140,15 @@ def _any(x: Array, *, axes: Sequence[int], **_: Any) -> Array:
 _FORMS: dict[tuple[str, str], Form] = {
     ("rem", "int"): _whole_remainder,
     ("rem", "float32"): _remainder,
-    ("div", "int64"): _quotient,
-    ("abs", "int64"): _magnitude,
+    ("div", "int64"): divided,
+    ("abs", "int64"): magnitude,
     ("sign", "int64"): _sign,
+    ("and", "int"): bits_and,
+    ("or", "int"): bits_or,
+    ("xor", "int"): bits_xor,
+    ("not", "int"): bits_not,
+    ("shift_left", "int"): shift_left,
+    ("shift_right_arithmetic", "int"): shift_right,
     ("xor", "bool"): lambda x, y: x != y,
     ("max", "bool"): lambda x, y: x | y,
     ("min", "bool"): lambda x, y: x & y,

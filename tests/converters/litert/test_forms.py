@@ -91,3 +91,22 @@ def test_unsigned_weights(right_in_both: Any) -> None:
         return x @ (weight.float() - 128).T
 
     right_in_both(product, torch.randn(3, 80))
+
+
+@pytest.mark.parametrize("dtype", [*WIDTHS, torch.uint8])
+def test_bits_and_shifts(right_in_both: Any, dtype: torch.dtype) -> None:
+    def computed(x: Tensor, y: Tensor) -> list[Tensor]:
+        counts = (y % 8).abs()
+        return [x & y, x | y, x ^ y, ~x, x << counts, x >> counts, x << 3, x >> 7]
+
+    right_in_both(computed, X.to(dtype), Y.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_shifts_by_the_width(right_in_both: Any, dtype: torch.dtype) -> None:
+    counts = torch.arange(torch.iinfo(dtype).bits, dtype=dtype)
+
+    def computed(x: Tensor, n: Tensor) -> list[Tensor]:
+        return [y for v in (x[:1], x[1:2], x[8:9]) for y in (v << n, v >> n)]
+
+    right_in_both(computed, X.to(dtype), counts)
