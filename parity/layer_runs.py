@@ -96,6 +96,10 @@ class Pair:
             self._integers(tapped(self.integer), [{}] * len(self.samples)), self.truth
         )
 
+    def given(self) -> Compared:
+        """Hold the inputs as the quantized file does."""
+        return Compared([self._held(values) for values in self.truth], self.truth)
+
     def apart(self, groups: Sequence[int]) -> Compared:
         """Run groups of ops of the quantized file, each on the float file's values.
 

@@ -21,6 +21,8 @@ _INHERITED_DB = 6.0  # half of the amplitude
 class Layer:
     """One layer, its errors in decibels of signal to noise (more is better).
 
+    An input that is integers is a layer without ops.
+
     Attributes:
         module: path, "" for the root; lines: of its source.
         ops: count of LiteRT ops; first: position of the first one.
@@ -46,7 +48,7 @@ class Layer:
     def row(self) -> list[str]:
         """Return the cells of a table."""
         return [
-            self.module or "(root)",
+            self.module or ("(root)" if self.ops else "(caller)"),
             self.lines,
             db(self.created),
             db(self.arrives),
@@ -115,7 +117,21 @@ def layers_of(pair: Pair) -> list[Layer]:
                 worst_snr=lost[worst],
             )
         )
-    return sorted(found, key=lambda layer: layer.created)
+    return sorted([*_inputs(pair), *found], key=lambda layer: layer.created)
+
+
+def _inputs(pair: Pair) -> list[Layer]:
+    """Return a layer for each input that is integers: what it loses as such."""
+    given = pair.given()
+    lost = {
+        name: given.snr([tensor])
+        for name, tensor in pair.plain.inputs.items()
+        if pair.plain.is_float(tensor) and pair.integer.scale_of(pair.twins[tensor])
+    }
+    return [
+        Layer("", f"input {name}", 0, 0, snr, snr, "QUANTIZE", snr)
+        for name, snr in lost.items()
+    ]
 
 
 def _node(pair: Pair, position: int) -> Node:

@@ -42,6 +42,13 @@ def test_each_op_is_in_one_layer(found: list[Layer]) -> None:
     assert {layer.module for layer in found} >= {"blocks.0.up", "blocks.1.down", "head"}
 
 
+def test_an_input_loses_as_integers(found: list[Layer]) -> None:
+    (given,) = [layer for layer in found if not layer.ops]
+    assert given.lines == "input x"
+    assert 30 < given.created == given.arrives < 60
+    assert given.row()[0] == "(caller)"
+
+
 def test_the_table_is_sorted_by_what_is_created(found: list[Layer]) -> None:
     created = [layer.created for layer in found]
     assert created == sorted(created)
