@@ -15,6 +15,8 @@ from litert_converter.mlir import ir, passmanager
 from litert_converter.mlir._mlir_libs import converter_api_ext as api
 from litert_converter.mlir.dialects import arith, stablehlo
 
+from tpu_export.converters.litert.folding import folded
+
 # Smaller constants are folded by the converter's passes, which see dense ones only; biases
 # too must be dense to be folded into the op before them.
 _RESOURCE_BYTES = 4096
@@ -95,9 +97,6 @@ class Conversion:
 
 
 _CONSTANTS = ("arith.constant", "tfl.pseudo_const")
-
-
-_MOVES = ("stablehlo.transpose", "stablehlo.reshape", "stablehlo.reverse")
 
 
 def _separate_results(function: Any) -> None:
@@ -182,7 +181,9 @@ def _bake(
             zip(list(block.arguments)[:count], weights, strict=True)
         ):
             kind = ir.RankedTensorType(argument.type)
-            attribute = _constant(f"{name}.{index}", array, kind, _folded(argument))
+            attribute = _constant(
+                f"{name}.{index}", array, kind, folded(argument, count)
+            )
             argument.replace_all_uses_with(_holding(attribute, kind))
     for index in reversed(range(count)):
         block.erase_argument(index)
@@ -200,29 +201,17 @@ def _holding(attribute: Any, kind: Any) -> Any:
     return arith.ConstantOp(kind, attribute).result
 
 
-def _folded(weight: Any) -> bool:
-    """Tell whether passes fold what follows into the weight: a filter takes a norm's scale.
-
-    Else the product is computed in every call, and XNNPACK leaves the convolution alone.
-    """
-    owners = [use.owner for use in weight.uses]
-    if any(owner.name == "stablehlo.convolution" for owner in owners):
-        return True
-    moved = [o for o in owners if o.name in _MOVES]
-    return any(_folded(result) for owner in moved for result in owner.results)
-
-
 def _constant(
-    name: str, array: np.ndarray[Any, np.dtype[Any]], kind: Any, folded: bool
+    name: str, array: np.ndarray[Any, np.dtype[Any]], kind: Any, dense: bool
 ) -> Any:
     vector = array.ndim <= 1 or max(array.shape, default=0) == array.size
     # Of a resource of booleans, the flatbuffer export writes too few bytes.
-    dense_only = vector or folded or array.dtype == np.bool_
+    dense_only = vector or dense or array.dtype == np.bool_
     if not dense_only and array.nbytes >= _RESOURCE_BYTES:
         return ir.DenseResourceElementsAttr.get_from_buffer(array.data, name, kind)
     # A copy of its own: a small mapped view may be read-only. Booleans are a byte each.
-    dense = np.array(array)
-    return ir.DenseElementsAttr.get(dense, type=kind.element_type, shape=kind.shape)
+    copy = np.array(array)
+    return ir.DenseElementsAttr.get(copy, type=kind.element_type, shape=kind.shape)
 
 
 def names_of(spec: Mapping[str, Sequence[Mapping[str, str]]], side: str) -> list[str]:

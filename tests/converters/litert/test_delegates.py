@@ -102,3 +102,12 @@ def test_the_scale_of_a_norm_is_folded_into_a_large_filter(groups: int) -> None:
     assert "MUL" not in edge.report.ops["forward"]
     left = delegates(edge.path).left
     assert not {"CONV_2D", "DEPTHWISE_CONV_2D", "MUL"} & set(left)
+
+
+def test_a_scale_is_folded_into_a_large_matrix() -> None:
+    norm = nn.BatchNorm1d(64)
+    nn.init.uniform_(norm.running_var, 0.5, 2)
+    block = nn.Sequential(nn.Linear(64, 64), norm)
+    edge = to_litert(block.eval(), (torch.randn(4, 64),))
+    assert edge.report.ops["forward"] == {"FULLY_CONNECTED": 1}
+    assert delegates(edge.path).left == {}

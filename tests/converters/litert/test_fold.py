@@ -9,20 +9,32 @@ import pytest
 import torch
 from torch import nn
 
+from tpu_export.converters.litert import adapter
+from tpu_export.converters.litert.adapter import Conversion, SignatureJob
 from tpu_export.converters.litert.engines import Calls, run_calls
 from tpu_export.converters.litert.fold import constant_ops, fold_constants
 from tpu_export.converters.litert.graph import read_graph
-from tpu_export.parity.litert import to_litert
+from tpu_export.converters.litert.static import static_program
+from tpu_export.exporter.capture import capture
+from tpu_export.exporter.stages import lower
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Convert a convolution and its batch norm, too large for the converter to fold."""
+    """Convert a convolution and its batch norm, whose filter the converter cannot read."""
     torch.manual_seed(0)
     layers = (nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16), nn.ReLU())
-    folder = tmp_path_factory.mktemp("fold")
-    edge = to_litert(nn.Sequential(*layers).eval(), (torch.randn(1, 16, 8, 8),))
-    return edge.save(folder / "conv.tflite")
+    captured = capture(nn.Sequential(*layers).eval(), (torch.randn(1, 16, 8, 8),))
+    static = static_program(lower(captured, target="litert").program, {})
+    weights = [*static.weights.values()]
+    job = SignatureJob("forward", static.module, weights, ["input"], ["output_0"])
+    path = tmp_path_factory.mktemp("fold") / "conv.tflite"
+    conversion = Conversion()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adapter, "folded", lambda *_: False)
+        conversion.add(job, conversion.parse(job.module))
+    conversion.convert(path)
+    return path
 
 
 def test_weights_are_constants_again(plain: Path, tmp_path: Path) -> None:
