@@ -12,6 +12,9 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 # Elements this many times larger than the typical one are outliers or sentinels, such as a
 # mask's -1e9. Where nothing is above 1 there are none: probabilities are just uneven.
 _BULK = 100.0
+_SENTINEL = (
+    -1e4
+)  # what is as low and such an outlier is a mask, whose exact value says nothing
 
 
 def snr(actual: Array, expected: Array) -> float:
@@ -36,16 +39,18 @@ def snr(actual: Array, expected: Array) -> float:
 def bulk_snr(actual: Array, expected: Array) -> float:
     """Return the smaller of `snr` and that of the elements within 100 times the median's size.
 
-    An outlier hides with its size what happens to all the others.
+    An outlier hides with its size what happens to all the others. Values of a mask are left
+    out altogether: a quantizer may clamp them.
     """
     e = np.asarray(expected, np.float64).reshape(-1)
     a = np.asarray(actual, np.float64).reshape(-1)
     size = np.abs(e)
     known = size[np.isfinite(size) & (size > 0)]
-    whole = snr(a, e)
     if not known.size or known.max() <= 1:
-        return whole
+        return snr(a, e)
     bulk = size <= _BULK * np.median(known)
+    kept = bulk | (e > _SENTINEL)
+    whole = snr(a[kept], e[kept])
     return whole if bulk.all() else min(whole, snr(a[bulk], e[bulk]))
 
 
