@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx import Node
 
+from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.functional import functionalize
-from tpu_export.converters.stablehlo.interpreter import Interpreter
+from tpu_export.converters.stablehlo.interpreter import Interpreter, constant
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.shared_memory import STORED
 from tpu_export.converters.stablehlo.shared_memory import stored as stored_tensor
@@ -85,6 +87,8 @@ class Bindings:
         """Interpret the graph: outputs, new state, new values of mutated inputs."""
         stored = dict(zip(self.weights, weights, strict=True))
         stored |= dict(zip(self.state, state, strict=True))
+        if context.current().target == "litert":
+            stored |= self._counters()
         given = self.placeholders(stored, inputs)
         _, values = interpreter.run(self.program.graph_module, given)
 
@@ -101,6 +105,17 @@ class Bindings:
             *(final(node).astype(DTYPES[old.dtype]) for node, old in slots),
             *map(final, self._new_inputs),
         )
+
+    def _counters(self) -> dict[str, Any]:
+        """Return whole numbers of forward(), torch.tensor(0): they bound loops."""
+        lifted = self.program.graph_signature.inputs_to_lifted_tensor_constants
+        numbers = {n: self.weights[n] for n in lifted.values() if n in self.weights}
+        with jax.ensure_compile_time_eval():  # arrays, not tracers
+            return {
+                name: constant(number)
+                for name, number in numbers.items()
+                if number.numel() == 1 and number.dtype in (torch.int32, torch.int64)
+            }
 
 
 def bind(program: ExportedProgram, signature: Signature) -> Bindings:

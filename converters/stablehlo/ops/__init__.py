@@ -11,6 +11,9 @@ from tpu_export.converters.stablehlo.ops import bitwise as bitwise
 from tpu_export.converters.stablehlo.ops import casting as casting
 from tpu_export.converters.stablehlo.ops import comparison as comparison
 from tpu_export.converters.stablehlo.ops import control_flow as control_flow
+from tpu_export.converters.stablehlo.ops import (
+    control_flow_litert as control_flow_litert,
+)
 from tpu_export.converters.stablehlo.ops import convolution as convolution
 from tpu_export.converters.stablehlo.ops import counting as counting
 from tpu_export.converters.stablehlo.ops import creation as creation

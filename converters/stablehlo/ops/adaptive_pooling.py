@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from jax import Array, lax
 
+from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.operands import spread, widen
+from tpu_export.converters.stablehlo.ops.scatter_free import write_along
 from tpu_export.converters.stablehlo.registry import lowers
 from tpu_export.converters.stablehlo.weighted import Weights, weighted_sum
 
@@ -106,7 +108,11 @@ def _unpool(x: Array, indices: Array, output_size: Sequence[int], rank: int) -> 
     size = reduce(lambda a, b: a * b, output_size)
     rows = jnp.arange(planes)[:, None]
     places, values = (t.reshape(planes, -1) for t in (indices, x))
-    y = jnp.zeros((planes, size), x.dtype).at[rows, places].set(values)
+    y = jnp.zeros((planes, size), x.dtype)
+    if context.current().target == "litert":
+        y = write_along(y, 1, places, values, "set")
+    else:
+        y = y.at[rows, places].set(values)
     return y.reshape(*lead, *output_size)
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import torch
 from jax import Array, lax
 
+from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.operands import (
     axis,
     cast,
@@ -56,7 +57,8 @@ def cumprod(x: Array, dim: int, *, dtype: torch.dtype | None = None) -> Array:
 
 @lowers(aten.logcumsumexp.default, aten._logcumsumexp.default)
 def logcumsumexp(x: Array, dim: int) -> Array:
-    if jnp.iscomplexobj(x):  # lax wraps the imaginary part, torch does not
+    # lax wraps the imaginary part, torch does not; LiteRT reduces windows by one op only
+    if jnp.iscomplexobj(x) or context.current().target == "litert":
         axis_ = axis(dim, x.ndim)
         return lax.associative_scan(logaddexp, x, axis=axis_) if x.ndim else x
     return _running(lax.cumlogsumexp, x, dim, None)

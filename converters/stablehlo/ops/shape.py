@@ -147,6 +147,14 @@ def flip(x: Array, dims: Sequence[int]) -> Array:
     return lax.rev(x, axes(dims, x.ndim)) if dims and x.ndim else x
 
 
+@lowers(aten.flip.default, target="litert")
+def flip_each(x: Array, dims: Sequence[int]) -> Array:
+    """Flip axes one by one: LiteRT reverses adjacent ones only."""
+    for dim in dims if x.ndim else ():
+        x = lax.rev(x, (axis(dim, x.ndim),))
+    return x
+
+
 @lowers(aten.fliplr.default)
 def fliplr(x: Array) -> Array:
     return lax.rev(x, (1,))

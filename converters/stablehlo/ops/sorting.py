@@ -119,8 +119,8 @@ def topk_rounds(
         message = "k is no number"  # the refusal says where it comes from
         raise TypeError(message)
     if k > MAX_ROUNDS:
-        values, order = _sorted(x, dim, largest)
-        return _head(values, k, dim), _head(order, k, dim)
+        whole = _sorted(x, dim, largest)
+        return _head(whole[0], k, dim), _head(whole[1], k, dim)
     if jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize < 4:
         wide = topk_rounds(x.astype(jnp.int32), k, dim, largest, sorted)
         return wide[0].astype(x.dtype), wide[1]  # LiteRT has extremes of 32 bits
