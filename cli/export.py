@@ -10,6 +10,7 @@ import click
 
 from tpu_export.cli.buckets import buckets
 from tpu_export.cli.failures import UsageError
+from tpu_export.cli.litert_options import litert_options, read_litert_options
 from tpu_export.cli.models import configuration, only_model, source
 from tpu_export.cli.near import did_you_mean
 from tpu_export.cli.output import ProgressLines, print_json, print_result
@@ -44,6 +45,7 @@ NO_TOPOLOGY = "none"
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Of parity's second inputs."
 )
+@litert_options
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress lines.")
 @verbose_option
@@ -63,6 +65,7 @@ def command(
     options["buckets"] = buckets(bucket, settings)
     check(target, names)
     check_topology_fits(target, topology)
+    options["litert"] = read_litert_options(target, options)
     found = source(text)
     final = Path(output or settings.get("output") or f"{found.name}{TARGETS[target]}")
     check_output(final, target)
@@ -134,6 +137,7 @@ def export_source(
             parity=not options["no_parity"],
             tolerance=options["tolerance"],
             seed=options["seed"],
+            litert=options["litert"],
             progress=progress,
         )
     finally:

@@ -105,6 +105,8 @@ def print_result(result: ExportResult) -> None:
             "\ncompiler's estimates, for one chip; nothing was measured on a TPU:"
         )
         print_table(estimate_lines(result.estimates))
+    if result.quantization is not None:
+        click.echo("\n" + "\n".join(result.quantization["text"]))
     for note in result.notes:
         click.echo(f"note: {note}")
     click.echo(f"\nwrote {result.output} ({size_text(result.size)})")

@@ -15,6 +15,7 @@ from tpu_export.exporter.progress import Progress, Stages
 from tpu_export.exporter.sources import Source
 from tpu_export.exporter.stages import DEFAULT_TOPOLOGIES
 from tpu_export.parity.job import Job
+from tpu_export.parity.litert_options import LiteRtOptions
 from tpu_export.parity.models import captures
 from tpu_export.parity.report import ParityReport
 from tpu_export.parity.targets import WRITERS, UnknownTargetError
@@ -56,6 +57,7 @@ class ExportResult:
         parity: the proof; None with parity=False.
         estimates: per signature and topology, the compiler's own estimates.
         notes: what a careful reader should know.
+        quantization: recipe, coverage and verdict of a quantized .tflite.
     """
 
     output: Path
@@ -66,6 +68,7 @@ class ExportResult:
     parity: ParityReport | None
     estimates: tuple[dict[str, object], ...]
     notes: tuple[str, ...] = ()
+    quantization: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the result as JSON-able values."""
@@ -88,6 +91,7 @@ def export(
     parity: bool = True,
     tolerance: float | None = None,
     seed: int = 1,
+    litert: LiteRtOptions | None = None,
     progress: Progress | None = None,
 ) -> ExportResult:
     """Export a model and prove the result against torch eager.
@@ -105,6 +109,7 @@ def export(
         tolerance: overrides the threshold of every floating-point output (see
             docs/parity.md).
         seed: of the second set of inputs that parity runs.
+        litert: for target litert: how to quantize, and limits for the verdict.
 
     Raises:
         TpuExportError: a subclass for each cause; nothing is left under `output`.
@@ -131,6 +136,7 @@ def export(
         tolerance=tolerance,
         seed=seed,
         second_inputs=second,
+        litert=litert or LiteRtOptions(),
         stages=stages,
     )
     return run(job)
@@ -157,6 +163,7 @@ def run(job: Job) -> ExportResult:
         parity=report,
         estimates=tuple(pending.estimates),
         notes=tuple(pending.notes),
+        quantization=pending.quantization,
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from tpu_export.exporter.buckets import Buckets
 from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.progress import Stages
 from tpu_export.exporter.stages import DEFAULT_TOPOLOGIES
+from tpu_export.parity.litert_options import LiteRtOptions
 from tpu_export.parity.report import ParityRow
 from tpu_export.parity.samples import Second
 
@@ -30,6 +31,7 @@ class Job:
     tolerance: float | None = None
     seed: int = 1
     second_inputs: Second | None = None
+    litert: LiteRtOptions = field(default_factory=LiteRtOptions)
     stages: Stages = field(default_factory=Stages)
 
 
@@ -38,6 +40,7 @@ class Pending(Protocol):
 
     notes: list[str]
     estimates: list[dict[str, object]]
+    quantization: dict[str, Any] | None
 
     def prove(self) -> list[ParityRow]:
         """Compare it with torch eager."""

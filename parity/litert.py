@@ -13,10 +13,12 @@ import numpy as np
 from tpu_export.converters.litert import LiteRtModel, build, convert
 from tpu_export.converters.litert.engines import ENGINES, Calls, Engine
 from tpu_export.converters.litert.trial import Candidate
+from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.stages import lower
 from tpu_export.parity.eager import Array, Call, Run, Sample
 from tpu_export.parity.job import Job, Pending
+from tpu_export.parity.quantized import quantized
 from tpu_export.parity.references import Reference, compare, references
 from tpu_export.parity.report import ParityRow
 from tpu_export.parity.rungs import flat_inputs, with_state
@@ -47,8 +49,10 @@ class _PendingFile:
     job: Job
     known: Sequence[Reference]
     state: Mapping[str, Array]
+    programs: Mapping[str, LoweredProgram]
     estimates: list[dict[str, object]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    quantization: dict[str, Any] | None = None
 
     def prove(self) -> list[ParityRow]:
         """Compare both engines with XLA, then with torch eager; each starts once."""
@@ -65,8 +69,13 @@ class _PendingFile:
         return rows
 
     def commit(self) -> Path:
-        """Write the file under its final name."""
-        self.candidate.model.save(self.job.output)
+        """Write the file under its final name, quantized first where that is asked for."""
+        model = self.candidate.model
+        if self.job.litert.recipe is not None:
+            judged = quantized(self.job, model, self.programs, self.state)
+            self.quantization = judged.to_json()
+            model = judged.model
+        model.save(self.job.output)
         return self.job.output
 
 
@@ -109,6 +118,7 @@ def tflite(job: Job) -> Iterator[Pending]:
     from tpu_export.converters.stablehlo.arrays import as_numpy
 
     stage = job.stages.stage
+    job.litert.check()
     with stage("lower"):
         programs = {
             name: lower(c, target="litert").program
@@ -133,7 +143,7 @@ def tflite(job: Job) -> Iterator[Pending]:
         for p in programs.values()
         for slot in p.signature.state
     }
-    yield _PendingFile(candidate, job, known, state)
+    yield _PendingFile(candidate, job, known, state, programs)
 
 
 def to_litert(

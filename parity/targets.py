@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.converters.tpu.cost import CostReport
@@ -47,6 +48,7 @@ class _PendingArtifact:
     known: Sequence[Reference]
     estimates: list[dict[str, object]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    quantization: dict[str, Any] | None = None
 
     def prove(self) -> list[ParityRow]:
         """Load the file as a serving process does, on the CPU, and compare."""

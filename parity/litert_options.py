@@ -1,0 +1,56 @@
+"""What `export(..., target="litert")` may be told besides the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tpu_export.converters.litert.quantize.errors import CalibrationError, RecipeError
+from tpu_export.converters.litert.quantize.quantizer import Border
+from tpu_export.converters.litert.quantize.recipes import read_recipe
+from tpu_export.parity.verdict import Gates
+
+
+@dataclass(frozen=True)
+class LiteRtOptions:
+    """How the .tflite is quantized.
+
+    Attributes:
+        recipe: a name of `quantize.NAMES`, or a .toml file; None: float.
+        calibrate: where real inputs come from, as `--calibrate` takes it, or the calls of
+            each signature themselves (inputs by name).
+        io_dtype: of floating-point inputs and outputs, "float32" or "int8".
+        gates: limits for the verdict.
+    """
+
+    recipe: str | Path | None = None
+    calibrate: str | Mapping[str, Sequence[Mapping[str, Any]]] | None = None
+    io_dtype: Border = "float32"
+    gates: Gates = field(default_factory=Gates)
+
+    def check(self) -> None:
+        """Refuse what cannot be done, before any work.
+
+        Raises:
+            RecipeError: an unknown recipe, or an option about quantization without one.
+            CalibrationError: a static recipe without data.
+        """
+        given = {
+            "--calibrate": self.calibrate is not None,
+            "--io-dtype": self.io_dtype != "float32",
+            "--min-snr": self.gates.min_snr is not None,
+            "--max-slowdown": self.gates.max_slowdown is not None,
+        }
+        if self.recipe is None and any(given.values()):
+            names = ", ".join(name for name, is_given in given.items() if is_given)
+            raise RecipeError(
+                f"{names} without a recipe",
+                hint="say which with --quantize, such as dynamic-int8",
+            )
+        if self.recipe is None:
+            return
+        recipe = read_recipe(self.recipe)
+        if recipe.is_static and self.calibrate is None:
+            raise CalibrationError.without(recipe.name)
