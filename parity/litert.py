@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +13,14 @@ import numpy as np
 from tpu_export.converters.litert import LiteRtModel, build, convert
 from tpu_export.converters.litert.engines import ENGINES, Calls, Engine
 from tpu_export.converters.litert.trial import Candidate
+from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.stages import lower
 from tpu_export.parity.eager import Array, Call, Run, Sample
 from tpu_export.parity.job import Job, Pending
-from tpu_export.parity.quantized import quantized
+from tpu_export.parity.litert_options import LiteRtOptions
+from tpu_export.parity.quantized import made, quantized
 from tpu_export.parity.references import Reference, compare, references
 from tpu_export.parity.report import ParityRow
 from tpu_export.parity.rungs import flat_inputs, with_state
@@ -115,8 +117,6 @@ def _run(
 @contextmanager
 def tflite(job: Job) -> Iterator[Pending]:
     """Make a .tflite from every signature of the job."""
-    from tpu_export.converters.stablehlo.arrays import as_numpy
-
     stage = job.stages.stage
     job.litert.check()
     with stage("lower"):
@@ -138,12 +138,17 @@ def tflite(job: Job) -> Iterator[Pending]:
         with stage("eager"):
             samples = Samples(job.seed, job.second_inputs)
             known = references(job.signatures, programs, samples)
-    state = {
+    state = _initial_state(programs.values())
+    yield _PendingFile(candidate, job, known, state, programs)
+
+
+def _initial_state(programs: Iterable[LoweredProgram]) -> dict[str, Array]:
+    """Return what state slots start from, by name."""
+    return {
         slot.name: np.array(as_numpy(p.weights[slot.name]))
-        for p in programs.values()
+        for p in programs
         for slot in p.signature.state
     }
-    yield _PendingFile(candidate, job, known, state, programs)
 
 
 def to_litert(
@@ -152,13 +157,17 @@ def to_litert(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    recipe: str | Path | None = None,
+    calibration: str | Sequence[Mapping[str, Any]] | None = None,
 ) -> LiteRtModel:
-    """Convert a model to LiteRT.
+    """Convert a model to LiteRT, and quantize it where a recipe says so.
 
     Args:
         model: nn.Module, function, ExportedProgram, .pt2 path, or a Captured.
         args: example inputs; kwargs: likewise.
         dynamic_shapes: as torch.export takes them; the example's sizes are compiled in.
+        recipe: "dynamic-int8" and the like, or a .toml file (docs/litert.md); static ones
+            need calibration: calls as dicts of arrays by input, or what --calibrate takes.
 
     Returns:
         A model with .save(path), .run(…) and .report. It was loaded and run in both LiteRT
@@ -166,7 +175,9 @@ def to_litert(
 
     Raises:
         LiteRtUnsupportedOpsError: ops that LiteRT cannot hold or computes wrongly.
+        RecipeError, CalibrationError, QuantizedNothingError: as of `quantize`.
     """
+    _options(recipe, calibration, "").check()
     captured = (
         model
         if isinstance(model, Captured)
@@ -174,9 +185,24 @@ def to_litert(
     )
     program = lower(captured, target="litert").program
     inputs = {captured.name: _trial_inputs(captured, Samples())}
-    return convert(
+    plain = convert(
         {captured.name: program}, dims=captured.example_dims(), inputs=inputs
     )
+    if recipe is None:
+        return plain
+    options = _options(recipe, calibration, captured.name)
+    job = Job({captured.name: captured}, Path(), litert=options)
+    return made(job, plain, {captured.name: program}, _initial_state([program])).model
+
+
+def _options(
+    recipe: str | Path | None,
+    calibration: str | Sequence[Mapping[str, Any]] | None,
+    name: str,
+) -> LiteRtOptions:
+    if calibration is None or isinstance(calibration, str):
+        return LiteRtOptions(recipe, calibration)
+    return LiteRtOptions(recipe, {name: calibration})
 
 
 def _trial_inputs(captured: Captured, samples: Samples) -> dict[str, Array]:

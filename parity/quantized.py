@@ -95,32 +95,45 @@ def quantized(
         LiteRtMismatchError: the two engines disagree on the file.
         QuantizationNoiseError, QuantizationSlowError: it is outside the gates.
     """
-    options = job.litert
-    assert options.recipe is not None
     stage = job.stages.stage
     with stage("quantize") as words:
-        recipe = read_recipe(options.recipe)
-        calls, data = _calls(job)
-        inputs = {
-            name: stepped(
-                plain.path,
-                [flat_inputs(p.signature, c) for c in calls[name]],
-                p.signature,
-                state_of(p.signature, state),
-            )
-            for name, p in programs.items()
-        }
-        taken = inputs if options.calibrate is not None else {}
-        done = quantize(plain, recipe, taken, border=options.io_dtype)
-        words.append(f"{recipe.name} {recipe.digest[:16]}")
+        done = made(job, plain, programs, state)
+        words.append(f"{done.recipe.name} {done.recipe.digest[:16]}")
     with stage("verdict"):
-        _check_engines(done.model, inputs)
+        calls, data = _calls(job)
         known = [
             _reference(job, programs[name], calls[name][:_RUN_ON]) for name in programs
         ]
         verdict = judge(known, state, plain.path, done.model.path)
-        options.gates.check(verdict)
+        job.litert.gates.check(verdict)
     return Judged(done, verdict, data)
+
+
+def made(
+    job: Job, plain: LiteRtModel, programs: Mapping[str, LoweredProgram], state: Any
+) -> Quantized:
+    """Quantize, and run the file in both engines.
+
+    Raises:
+        TpuExportError: as `quantized` does, but for the gates.
+    """
+    options = job.litert
+    assert options.recipe is not None
+    calls, _ = _calls(job)
+    inputs = {
+        name: stepped(
+            plain.path,
+            [flat_inputs(p.signature, c) for c in calls[name]],
+            p.signature,
+            state_of(p.signature, state),
+        )
+        for name, p in programs.items()
+    }
+    taken = inputs if options.calibrate is not None else {}
+    recipe = read_recipe(options.recipe)
+    done = quantize(plain, recipe, taken, border=options.io_dtype)
+    _check_engines(done.model, inputs)
+    return done
 
 
 def _calls(job: Job) -> tuple[dict[str, list[Sample]], str]:

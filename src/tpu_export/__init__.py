@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tpu_export.parity.debug import debug as debug
     from tpu_export.parity.export import export as export
     from tpu_export.parity.litert import to_litert as to_litert
+    from tpu_export.parity.litert_options import LiteRtOptions as LiteRtOptions
     from tpu_export.parity.report import ParityReport as ParityReport
     from tpu_export.runtime import errors as errors
     from tpu_export.runtime.program import Program as Program
@@ -31,6 +32,7 @@ _HOME = {
     "Captured": "exporter.capture",
     "Compiled": "exporter.stages",
     "LiteRtModel": "converters.litert",
+    "LiteRtOptions": "parity.litert_options",
     "Lowered": "exporter.stages",
     "ParityReport": "parity.report",
     "Program": "runtime.program",
