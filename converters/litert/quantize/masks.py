@@ -14,7 +14,7 @@ import numpy as np
 from tpu_export.converters.litert.graph import Graph, Node
 
 CLAMP = -20.0
-_FAR = -1e4
+_FAR = -100.0  # no score that a softmax can tell from another; BERT's mask is -10000
 _HANDED_ON = {
     "ADD",
     "SELECT",
@@ -56,7 +56,7 @@ def clamp_masks(graph: Graph) -> list[Clamped]:
             continue
         buffer = graph.model.buffers[graph.subgraph.tensors[tensor].buffer]
         values = np.frombuffer(bytes(buffer.data), np.float32)
-        far = values < _FAR
+        far = values <= _FAR
         if far.any():
             lowest, place = float(values.min()), str(uses[0].place)
             buffer.data = _bytes(np.where(far, np.float32(CLAMP), values))

@@ -122,6 +122,26 @@ def test_a_recipe_is_met_in_the_file(recipe, plain, model, data):
         assert found.quantized_ops == found.total_ops
 
 
+class Masked(nn.Module):
+    def __init__(self, far: float) -> None:
+        super().__init__()
+        self.scores = nn.Linear(16, 16)
+        self.register_buffer("mask", torch.triu(torch.full((16, 16), far), 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.scores(x) + self.mask, -1) @ x
+
+
+@pytest.mark.parametrize("far", [-1e9, -1e4, -1e3])
+def test_every_usual_mask_is_clamped(far: float):
+    torch.manual_seed(0)
+    model, x = Masked(far).eval(), torch.randn(1, 16, 16)
+    data = {"forward": [{"x": x.numpy()}]}
+    done = quantize(to_litert(model, (x,)), read_recipe("static-int8"), data)
+    assert done.clamped[0].startswith("120 mask values (down to -1")
+    assert min(decibels(done, model, x.numpy())) > 28
+
+
 def test_a_rebuild_is_the_same_file(plain, data):
     recipe = read_recipe("static-int8")
     one, two = (quantize(plain, recipe, data) for _ in "12")
