@@ -12,6 +12,7 @@ import click
 
 import tpu_export
 from tpu_export.cli.cpu_check import cpu_runs
+from tpu_export.cli.failures import UsageError
 from tpu_export.cli.output import print_json, print_table
 
 EXTRAS = {
@@ -39,6 +40,10 @@ CORE = ("jax", "jaxlib", "numpy", "ml_dtypes", "safetensors", "click", "rich")
 @click.option("--json", "as_json", is_flag=True)
 def command(litert: bool, delegates: Path | None, as_json: bool) -> None:
     """Show versions, extras, and what this host can compile and run, and why not."""
+    if litert and delegates is not None:
+        raise UsageError(
+            "--litert and --delegates are two examinations", hint="give one of them"
+        )
     if litert:
         from tpu_export.cli.litert_selftest import show
 

@@ -7,14 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tpu_export.converters.litert.quantize.masks import FAR
+
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 # Elements this many times larger than the typical one are outliers or sentinels, such as a
 # mask's -1e9. Where nothing is above 1 there are none: probabilities are just uneven.
 _BULK = 100.0
-_SENTINEL = (
-    -1e4
-)  # what is as low and such an outlier is a mask, whose exact value says nothing
 
 
 def snr(actual: Array, expected: Array) -> float:
@@ -49,7 +48,7 @@ def bulk_snr(actual: Array, expected: Array) -> float:
     if not known.size or known.max() <= 1:
         return snr(a, e)
     bulk = size <= _BULK * np.median(known)
-    kept = bulk | (e > _SENTINEL)
+    kept = bulk | (e > FAR)
     whole = snr(a[kept], e[kept])
     return whole if bulk.all() else min(whole, snr(a[bulk], e[bulk]))
 

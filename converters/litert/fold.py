@@ -16,7 +16,7 @@ import numpy as np
 
 from tpu_export.converters.litert.engines import Calls, run_calls
 from tpu_export.converters.litert.exchange import Array
-from tpu_export.converters.litert.graph import Graph, fork, pack, read_graph
+from tpu_export.converters.litert.graph import Graph, fork, pack, read_graph, whole_fork
 from tpu_export.converters.litert.isolate import name_outputs
 
 
@@ -40,13 +40,11 @@ def fold_constants(path: Path, signature: str, output: Path) -> bool:
     if not positions:
         return False
     values = _values(graph, positions)
-    result = fork(graph)
-    result.model.signatureDefs = list(graph.model.signatureDefs)
-    result.model.buffers = list(graph.model.buffers)
+    result = whole_fork(graph)
     kept = set(range(len(graph.nodes))) - set(positions)
     result.subgraph.operators = [result.subgraph.operators[i] for i in sorted(kept)]
     for tensor, value in values.items():
-        _hold(result, tensor, value)
+        hold(result, tensor, value)
     _drop_unused(result)
     pack(result, output)
     return True
@@ -59,7 +57,7 @@ def _drop_unused(graph: Graph) -> None:
         used.update(int(t) for t in (*operator.inputs, *operator.outputs))
     for index in range(len(graph.subgraph.tensors)):
         if index not in used:
-            _hold(graph, index, np.zeros(1, np.float32))
+            hold(graph, index, np.zeros(1, np.float32))
             number = graph.subgraph.tensors[index]
             number.type, number.quantization = 0, None
             number.shape, number.shapeSignature = np.array([1], np.int32), None
@@ -90,7 +88,8 @@ def _values(graph: Graph, positions: list[int]) -> Mapping[int, Array]:
     return {int(key[1:]): value for key, value in found.items()}
 
 
-def _hold(graph: Graph, tensor: int, value: Array) -> None:
+def hold(graph: Graph, tensor: int, value: Array) -> None:
+    """Give a tensor of a forked graph a value, in a buffer of its own."""
     from ai_edge_litert import schema_py_generated as schema
 
     buffer = schema.BufferT()

@@ -144,6 +144,14 @@ def fork(graph: Graph) -> Graph:
     return Graph(model, subgraph, definition, graph.nodes)
 
 
+def whole_fork(graph: Graph) -> Graph:
+    """Return a copy as `fork` does, of a file that keeps its other signatures."""
+    result = fork(graph)
+    result.model.signatureDefs = list(graph.model.signatureDefs)
+    result.model.buffers = list(graph.model.buffers)
+    return result
+
+
 def pack(graph: Graph, path: Path) -> None:
     """Write the file."""
     import flatbuffers

@@ -12,8 +12,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from tpu_export.converters.litert.delegates_worker import xnnpack
 from tpu_export.converters.litert.engine import as_buffer
 from tpu_export.converters.litert.exchange import Array, map_arrays
 
@@ -85,27 +86,11 @@ def outside_xnnpack(path: str) -> tuple[int, dict[str, int]] | None:
     """
     from ai_edge_litert.interpreter import Interpreter
 
-    engine = Interpreter(model_path=path)
-    if len(engine.get_signature_list()) > 1:
+    if len(Interpreter(model_path=path).get_signature_list()) > 1:
         return None
-    engine.allocate_tensors()
-    ops: list[dict[str, Any]] = engine._get_ops_details()
-    parts = [op for op in ops if op["op_name"] == "DELEGATE"]
-    plain = [op for op in ops if op["op_name"] != "DELEGATE"]
-    maker = {int(t): i for i, op in enumerate(plain) for t in op["outputs"]}
-    taken: set[int] = set()
-    for part in parts:
-        given = {int(t) for t in part["inputs"]}
-        wanted = [int(t) for t in part["outputs"]]
-        while wanted:
-            tensor = wanted.pop()
-            made = maker.get(tensor)
-            if tensor in given or made is None or made in taken:
-                continue
-            taken.add(made)
-            wanted += [int(t) for t in plain[made]["inputs"]]
-    left = Counter(op["op_name"] for i, op in enumerate(plain) if i not in taken)
-    return len(parts), dict(left.most_common())
+    found = xnnpack(path)
+    left = Counter(op["name"] for op in found["ops"] if not op["taken"])
+    return found["partitions"], dict(left.most_common())
 
 
 def main(argv: Sequence[str]) -> int:

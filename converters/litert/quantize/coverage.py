@@ -12,22 +12,8 @@ from tpu_export.converters.litert.graph import CASTS, Graph, Node, read_graph
 from tpu_export.converters.litert.quantize.recipes import FLOAT, Recipe
 
 # Bits of an element by the schema's TensorType: float32, float16, int32, uint8, int64, …
-_BITS = {
-    0: 32,
-    1: 16,
-    2: 32,
-    3: 8,
-    4: 64,
-    6: 8,
-    7: 16,
-    9: 8,
-    10: 64,
-    15: 32,
-    16: 16,
-    17: 4,
-}
-_FLOAT32, _FLOAT16, _INT4 = 0, 1, 17
-_NARROW = {_FLOAT16: "float16", 3: "uint8", 7: "int16", 9: "int8", _INT4: "int4"}
+_BITS = {0: 32, 1: 16, 2: 32, 3: 8, 4: 64, 6: 8, 7: 16, 9: 8, 10: 64, 15: 32, 16: 16, 17: 4}  # fmt: skip
+_NARROW = {1: "float16", 3: "uint8", 7: "int16", 9: "int8", 17: "int4"}
 
 
 @dataclass(frozen=True)
@@ -131,7 +117,7 @@ def _reason(node: Node, recipe: Recipe, parameters: int) -> str:
 
 
 def _format(graph: Graph, node: Node | None) -> str:
-    """Return "int8 x int8" (activations x weights) and the like; "" for float."""
+    """Return "int8 x int4" (activations x weights), "int8" without weights, "" for float."""
     if node is None:
         return ""
     weights: set[str] = set()
@@ -143,9 +129,8 @@ def _format(graph: Graph, node: Node | None) -> str:
             (weights if graph.is_constant(tensor) else activations).add(kind)
     if not weights and not activations:
         return ""
-    return " x ".join(
-        "/".join(sorted(side)) or "float32" for side in (activations, weights)
-    )
+    sides = (activations or {"float32"}, weights)
+    return " x ".join("/".join(sorted(side)) for side in sides if side)
 
 
 def _sources(graph: Graph, node: Node) -> Iterator[int]:

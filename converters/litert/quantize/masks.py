@@ -7,14 +7,15 @@ exp(-20) is 2e-9 of the largest weight, which 8 and 16 bits cannot tell from not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from tpu_export.converters.litert.fold import hold
 from tpu_export.converters.litert.graph import Graph, Node
 
 CLAMP = -20.0
-_FAR = -100.0  # no score that a softmax can tell from another; BERT's mask is -10000
+# Below what a softmax can tell from nothing; BERT's mask is -10000.
+FAR = -100.0
 _HANDED_ON = {
     "ADD",
     "SELECT",
@@ -43,7 +44,7 @@ class Clamped:
 
 
 def clamp_masks(graph: Graph) -> list[Clamped]:
-    """Raise the far values of constants that go into a softmax; changes the graph's buffers."""
+    """Raise the far values of constants that go into a softmax, in a forked graph."""
     users: dict[int, list[Node]] = {}
     for node in graph.nodes:
         for tensor in node.inputs:
@@ -56,10 +57,10 @@ def clamp_masks(graph: Graph) -> list[Clamped]:
             continue
         buffer = graph.model.buffers[graph.subgraph.tensors[tensor].buffer]
         values = np.frombuffer(bytes(buffer.data), np.float32)
-        far = values <= _FAR
+        far = values <= FAR
         if far.any():
             lowest, place = float(values.min()), str(uses[0].place)
-            buffer.data = _bytes(np.where(far, np.float32(CLAMP), values))
+            hold(graph, tensor, np.where(far, np.float32(CLAMP), values))
             found.append(Clamped(int(far.sum()), lowest, place))
     return found
 
@@ -74,7 +75,3 @@ def _into_softmax(node: Node, users: dict[int, list[Node]]) -> bool:
         and bool(following)
         and all(_into_softmax(user, users) for user in following)
     )
-
-
-def _bytes(values: Any) -> Any:
-    return np.frombuffer(values.astype(np.float32).tobytes(), np.uint8)

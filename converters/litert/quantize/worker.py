@@ -1,7 +1,7 @@
 """Quantize one job directory: ``python -m tpu_export.converters.litert.quantize.worker DIRECTORY``.
 
 A process of its own: the quantizer holds the file several times, and runs an interpreter.
-Reads job.json, float.tflite and the calls of data/SIGNATURE/NUMBER; writes model.tflite and
+Reads job.json, the file that it names and the calls of data/SIGNATURE/NUMBER; writes model.tflite and
 done.json, or error.json.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from ai_edge_quantizer import quantizer
 
 from tpu_export.converters.litert.exchange import map_arrays
-from tpu_export.converters.litert.graph import pack, read_graph
+from tpu_export.converters.litert.graph import pack, read_graph, whole_fork
 from tpu_export.converters.litert.quantize.masks import clamp_masks
 
 _EVERY_OP = "*"
@@ -50,7 +50,7 @@ def _without_far_masks(
 ) -> tuple[Path, list[str]]:
     found: list[str] = []
     for name in signatures:
-        graph = read_graph(plain, name)
+        graph = whole_fork(read_graph(plain, name))
         clamped = clamp_masks(graph)
         if clamped:
             plain = folder / f"clamped-{len(found)}.tflite"

@@ -79,13 +79,13 @@ def _solved(x: Array) -> Array:
 
 _SCAN = "scan"
 OPS: tuple[Entry, ...] = (
-    entry("sort", lax.sort, (_ROWS,), UNRUNNABLE, "scan; sorts are refused"),
+    entry("sort", lax.sort, (_ROWS,), UNRUNNABLE, "scan; sorts rank by counting"),
     entry(
         "argsort",
         lambda x: jnp.argsort(x, -1),
         (_ROWS,),
         UNRUNNABLE,
-        "scan; sorts are refused",
+        "scan; sorts rank by counting",
     ),
     entry(
         "top_k", lambda x: lax.top_k(x, 3), (_ROWS,), RIGHT, "scan; rounds of argmax"
