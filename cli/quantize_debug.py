@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tpu_export.cli.failures import UsageError, writable_folder
-from tpu_export.cli.inputs import read_inputs
 from tpu_export.cli.models import source
 from tpu_export.cli.output import print_json
 from tpu_export.cli.verbosity import verbose_option
-from tpu_export.converters.litert.mixed import RECIPES
 
 if TYPE_CHECKING:
     from tpu_export.exporter.capture import Captured
@@ -23,16 +21,15 @@ if TYPE_CHECKING:
 @click.argument("model")
 @click.option(
     "--recipe",
-    type=click.Choice(list(RECIPES)),
     default="static-int8",
     show_default=True,
+    help="As --quantize of an export takes it.",
 )
 @click.option(
     "--calibrate",
-    multiple=True,
-    metavar="FILE",
-    help="Real inputs, one call a file (.npz, .npy, .json); repeat.  "
-    "[default: the example and a seeded set]",
+    metavar="DATA",
+    help="Real inputs, as an export takes them: calls.npz, a folder of such files, or "
+    "data.py:batches.  [default: the example and a seeded set]",
 )
 @click.option("--signature", help="Which one, of a model with several.")
 @click.option(
@@ -57,7 +54,7 @@ if TYPE_CHECKING:
 def command(
     model: str,
     recipe: str,
-    calibrate: tuple[str, ...],
+    calibrate: str | None,
     signature: str | None,
     target_snr: float | None,
     min_snr: float | None,
@@ -84,20 +81,29 @@ def command(
     report = quantize_debug(
         captured,
         recipe,
-        data=[read_inputs(file, captured.signature) for file in calibrate],
+        data=_data(calibrate, captured),
         target=target_snr,
         gates=Gates(min_snr, max_slowdown),
         second=origin.second_inputs,
         seed=seed,
     )
     if output:
-        _write(Path(output), report.recipe_toml())
+        _write(Path(output), report.recipe.to_toml())
     if as_json:
         print_json(report.to_json())
         return
     click.echo(report.text())
     if output:
         click.echo(f"\nwrote {output}")
+
+
+def _data(text: str | None, captured: Captured) -> list[dict[str, Any]]:
+    from tpu_export.converters.litert.quantize import calibration_data
+
+    if text is None:
+        return []
+    name, dims = captured.name, captured.example_dims()
+    return calibration_data(text, {name: captured.signature}, {name: dims})[name]
 
 
 def _chosen(signatures: Mapping[str, Captured], name: str | None) -> Captured:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tpu_export.converters.litert.quantize.errors import RecipeError
 from tpu_export.exporter.buckets import BucketError, Buckets, check_buckets
 from tpu_export.exporter.progress import Progress, Stages
 from tpu_export.exporter.sources import Source
@@ -119,6 +120,11 @@ def export(
     if buckets and target != "cloud-tpu":
         raise BucketError(
             f"target {target} has no buckets", hint="they are for target cloud-tpu"
+        )
+    if litert is not None and target != "litert":
+        raise RecipeError(
+            f"target {target} is not quantized",
+            hint="LiteRtOptions are for target litert",
         )
     stages = Stages(progress)
     second = model.second_inputs if isinstance(model, Source) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,8 @@ from torch.utils import _pytree as pytree
 from tpu_export.converters.litert.engines import Calls, run_calls
 from tpu_export.converters.litert.graph import CASTS, Graph, read_graph
 from tpu_export.converters.litert.racing import race
+from tpu_export.converters.stablehlo.arrays import as_numpy
+from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.exporter.capture import Captured
 from tpu_export.parity.agreement import Agreement, agreement
 from tpu_export.parity.eager import Array, Sample
@@ -76,6 +78,15 @@ def real_samples(
         positional, keyword = pytree.tree_unflatten(own, tree)
         samples.append(Sample(f"data {number}", positional, keyword))
     return samples
+
+
+def initial_state(programs: Iterable[LoweredProgram]) -> dict[str, Array]:
+    """Return what state slots start from, by name."""
+    return {
+        slot.name: np.array(as_numpy(p.weights[slot.name]))
+        for p in programs
+        for slot in p.signature.state
+    }
 
 
 def state_of(signature: Signature, state: Mapping[str, Array]) -> dict[str, Array]:

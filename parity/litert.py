@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tpu_export.converters.litert import LiteRtModel, build, convert
 from tpu_export.converters.litert.engines import ENGINES, Calls, Engine
 from tpu_export.converters.litert.trial import Candidate
-from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.stages import lower
 from tpu_export.parity.eager import Array, Call, Run, Sample
 from tpu_export.parity.job import Job, Pending
+from tpu_export.parity.judging import initial_state
 from tpu_export.parity.litert_options import LiteRtOptions
 from tpu_export.parity.quantized import made, quantized
 from tpu_export.parity.references import Reference, compare, references
@@ -125,9 +123,7 @@ def tflite(job: Job) -> Iterator[Pending]:
             for name, c in job.signatures.items()
         }
     with stage("convert"):
-        dims = {
-            n: s for c in job.signatures.values() for n, s in c.example_dims().items()
-        }
+        dims = {name: c.example_dims() for name, c in job.signatures.items()}
         draw = Samples(job.seed, job.second_inputs)
         inputs = {n: _trial_inputs(c, draw) for n, c in job.signatures.items()}
         candidate = build(programs, dims=dims, inputs=inputs)
@@ -138,17 +134,8 @@ def tflite(job: Job) -> Iterator[Pending]:
         with stage("eager"):
             samples = Samples(job.seed, job.second_inputs)
             known = references(job.signatures, programs, samples)
-    state = _initial_state(programs.values())
+    state = initial_state(programs.values())
     yield _PendingFile(candidate, job, known, state, programs)
-
-
-def _initial_state(programs: Iterable[LoweredProgram]) -> dict[str, Array]:
-    """Return what state slots start from, by name."""
-    return {
-        slot.name: np.array(as_numpy(p.weights[slot.name]))
-        for p in programs
-        for slot in p.signature.state
-    }
 
 
 def to_litert(
@@ -185,14 +172,13 @@ def to_litert(
     )
     program = lower(captured, target="litert").program
     inputs = {captured.name: _trial_inputs(captured, Samples())}
-    plain = convert(
-        {captured.name: program}, dims=captured.example_dims(), inputs=inputs
-    )
+    dims = {captured.name: captured.example_dims()}
+    plain = convert({captured.name: program}, dims=dims, inputs=inputs)
     if recipe is None:
         return plain
     options = _options(recipe, calibration, captured.name)
     job = Job({captured.name: captured}, Path(), litert=options)
-    return made(job, plain, {captured.name: program}, _initial_state([program])).model
+    return made(job, plain, {captured.name: program}, initial_state([program])).model
 
 
 def _options(

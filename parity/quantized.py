@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tpu_export.converters.litert.quantize import (
     read_recipe,
 )
 from tpu_export.converters.stablehlo.program import LoweredProgram
-from tpu_export.parity.eager import Array, Sample, run_eager
+from tpu_export.parity.eager import Array, Sample
 from tpu_export.parity.job import Job
 from tpu_export.parity.judging import (
     as_numbers,
@@ -29,14 +29,14 @@ from tpu_export.parity.judging import (
     state_of,
     stepped,
 )
-from tpu_export.parity.references import Reference
+from tpu_export.parity.references import reference
 from tpu_export.parity.rungs import flat_inputs
 from tpu_export.parity.samples import Samples
 from tpu_export.parity.snr import snr
 from tpu_export.parity.verdict import Verdict
 from tpu_export.parity.verdict_text import verdict_text
-from tpu_export.runtime.signature import RNG
 
+Programs: TypeAlias = Mapping[str, LoweredProgram]
 _RUN_ON = 8  # calls that the verdict is about; calibration takes all
 _ENGINES_DB = 30.0  # kernels may round a step of 8 bits otherwise
 
@@ -85,7 +85,7 @@ class Judged:
 
 
 def quantized(
-    job: Job, plain: LiteRtModel, programs: Mapping[str, LoweredProgram], state: Any
+    job: Job, plain: LiteRtModel, programs: Programs, state: Mapping[str, Array]
 ) -> Judged:
     """Quantize the float file of a job by its options.
 
@@ -97,12 +97,13 @@ def quantized(
     """
     stage = job.stages.stage
     with stage("quantize") as words:
-        done = made(job, plain, programs, state)
+        calls, data = _calls(job)
+        done = made(job, plain, programs, state, calls)
         words.append(f"{done.recipe.name} {done.recipe.digest[:16]}")
     with stage("verdict"):
-        calls, data = _calls(job)
         known = [
-            _reference(job, programs[name], calls[name][:_RUN_ON]) for name in programs
+            reference(job.signatures[name], program, calls[name][:_RUN_ON])
+            for name, program in programs.items()
         ]
         verdict = judge(known, state, plain.path, done.model.path)
         job.litert.gates.check(verdict)
@@ -110,20 +111,27 @@ def quantized(
 
 
 def made(
-    job: Job, plain: LiteRtModel, programs: Mapping[str, LoweredProgram], state: Any
+    job: Job,
+    plain: LiteRtModel,
+    programs: Programs,
+    state: Mapping[str, Array],
+    calls: Mapping[str, Sequence[Sample]] | None = None,
 ) -> Quantized:
     """Quantize, and run the file in both engines.
+
+    Args:
+        calls: to calibrate and run on; those of the job's options by default.
 
     Raises:
         TpuExportError: as `quantized` does, but for the gates.
     """
     options = job.litert
     assert options.recipe is not None
-    calls, _ = _calls(job)
+    samples = _calls(job)[0] if calls is None else calls
     inputs = {
         name: stepped(
             plain.path,
-            [flat_inputs(p.signature, c) for c in calls[name]],
+            [flat_inputs(p.signature, c) for c in samples[name]],
             p.signature,
             state_of(p.signature, state),
         )
@@ -141,21 +149,15 @@ def _calls(job: Job) -> tuple[dict[str, list[Sample]], str]:
     given, captures = job.litert.calibrate, job.signatures
     if given is None:
         draw = Samples(job.seed, job.second_inputs)
-        return {n: draw.of(c) for n, c in captures.items()}, "seeded inputs"
-    dims = {n: s for c in captures.values() for n, s in c.example_dims().items()}
+        calls = {name: draw.of(c) for name, c in captures.items()}
+        return calls, "the example and seeded inputs"
     signatures = {name: c.signature for name, c in captures.items()}
+    dims = {name: c.example_dims() for name, c in captures.items()}
     arrays = (
         calibration_data(given, signatures, dims) if isinstance(given, str) else given
     )
     calls = {name: real_samples(c, arrays[name]) for name, c in captures.items()}
     return calls, f"{sum(map(len, calls.values()))} calls of --calibrate"
-
-
-def _reference(job: Job, program: LoweredProgram, calls: list[Sample]) -> Reference:
-    name, signature = program.signature.name, program.signature
-    state = {s.name: program.weights[s.name] for s in signature.state if s.name != RNG}
-    run = run_eager(job.signatures[name], state, calls)
-    return Reference(signature, calls, run)
 
 
 def _check_engines(

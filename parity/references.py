@@ -37,14 +37,15 @@ def references(
 ) -> list[Reference]:
     """Run eager on every signature; the models are left as they were."""
     return [
-        _reference(captured[name], program, samples.of(captured[name]))
+        reference(captured[name], program, samples.of(captured[name]))
         for name, program in programs.items()
     ]
 
 
-def _reference(
+def reference(
     captured: Captured, program: LoweredProgram, samples: Sequence[Sample]
 ) -> Reference:
+    """Run eager on the samples of a signature; the model is left as it was."""
     slots = [slot.name for slot in program.signature.state if slot.name != RNG]
     state = {name: program.weights[name] for name in slots}
     run = run_eager(captured, state, samples)

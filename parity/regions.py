@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from tpu_export.converters.litert.mixed import covers
 from tpu_export.converters.litert.racing import race
 from tpu_export.parity.layer_runs import Pair, Sample, Values, read_pair
 from tpu_export.parity.layers import Layer, db, layers_of
@@ -187,6 +186,15 @@ class Search:
             f"--target-snr is {target:g}",
             hint="ask for fewer decibels, or take another --recipe; nothing was written",
         )
+
+
+def covers(region: str, module: str) -> bool:
+    """Whether a module is in a region: it is that module, or below it.
+
+    >>> covers("blocks.1", "blocks.1.up"), covers("blocks.1", "blocks.10")
+    (True, False)
+    """
+    return module == region or module.startswith(f"{region}.")
 
 
 def _joined(regions: Sequence[str], region: str) -> tuple[str, ...]:

@@ -44,14 +44,14 @@ _REFUSED_DTYPES = {
 def convert(
     programs: Mapping[str, LoweredProgram],
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Mapping[str, int]] | None = None,
     inputs: Mapping[str, Mapping[str, Array]] | None = None,
 ) -> LiteRtModel:
     """Convert lowered signatures to a .tflite, and try it out in both engines.
 
     Args:
         programs: lowered for target "litert", by signature name.
-        dims: a size for every dynamic dimension.
+        dims: a size for every dynamic dimension, by signature.
         inputs: for the trial of each signature; by default drawn by dtype (`draw`).
 
     Raises:
@@ -65,7 +65,7 @@ def convert(
 def build(
     programs: Mapping[str, LoweredProgram],
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Mapping[str, int]] | None = None,
     inputs: Mapping[str, Mapping[str, Array]] | None = None,
 ) -> Candidate:
     """Convert as `convert` does, and leave the trials to the caller.
@@ -79,7 +79,8 @@ def build(
     place = Path(tempfile.mkdtemp(prefix="tpu-export-litert-"))
     try:
         start = time.perf_counter()
-        static = {n: static_program(p, dims or {}) for n, p in programs.items()}
+        sizes = dims or {}
+        static = {n: static_program(p, sizes.get(n, {})) for n, p in programs.items()}
         path = _converted(static, place)
         report = LiteRtReport(
             size=path.stat().st_size,

@@ -10,8 +10,7 @@ import pytest
 
 from tests.parity.conftest import Files, quantize
 from tpu_export.converters.litert.graph import read_graph
-from tpu_export.converters.litert.mixed import covers
-from tpu_export.parity.regions import Quantize, Search, SnrUnreachedError
+from tpu_export.parity.regions import Quantize, Search, SnrUnreachedError, covers
 
 
 def quantizer_of(files: Files, folder: Path) -> Quantize:

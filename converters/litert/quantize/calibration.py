@@ -22,7 +22,7 @@ _FORMS = "give calls.npz, a folder of .npz files, or data.py:batches"
 def calibration_data(
     text: str,
     signatures: Mapping[str, Signature],
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Mapping[str, int]] | None = None,
 ) -> dict[str, list[dict[str, Array]]]:
     """Read the calls of every signature.
 
@@ -32,7 +32,7 @@ def calibration_data(
             that returns one, of dicts by input, tuples, or one array. With several
             signatures, a folder has one folder for each, and the function takes the name.
         signatures: by name.
-        dims: sizes of dynamic dimensions.
+        dims: sizes of dynamic dimensions, by signature.
 
     Returns:
         at most 512 calls of each signature.
@@ -42,9 +42,15 @@ def calibration_data(
     """
     found: dict[str, list[dict[str, Array]]] = {}
     for name, signature in signatures.items():
-        calls = _calls(text, name, several=len(signatures) > 1)
+        raw = _calls(text, name, several=len(signatures) > 1)
+        sizes = (dims or {}).get(name, {})
+        calls = (
+            call
+            for number, entry in enumerate(raw)
+            for call in _checked(entry, number, signature, sizes)
+        )
         try:
-            taken = list(islice(calls, MAX_CALLS))
+            found[name] = list(islice(calls, MAX_CALLS))
         except CalibrationError:
             raise
         except Exception as error:  # of the user's code, or of numpy's reader
@@ -52,11 +58,6 @@ def calibration_data(
                 f"reading {text} for {name!r} raised {type(error).__name__}: {error}",
                 hint=_FORMS,
             ) from error
-        found[name] = [
-            call
-            for i, raw in enumerate(taken)
-            for call in _checked(raw, i, signature, dims or {})
-        ]
         if not found[name]:
             raise CalibrationError(f"{text} has no call of {name!r}", hint=_FORMS)
     return found

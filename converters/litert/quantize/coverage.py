@@ -12,7 +12,9 @@ from tpu_export.converters.litert.graph import CASTS, Graph, Node, read_graph
 from tpu_export.converters.litert.quantize.recipes import FLOAT, Recipe
 
 # Bits of an element by the schema's TensorType: float32, float16, int32, uint8, int64, …
-_BITS = {0: 32, 1: 16, 2: 32, 3: 8, 4: 64, 6: 8, 7: 16, 9: 8, 10: 64, 15: 32, 16: 16, 17: 4}  # fmt: skip
+_BITS = {
+    0: 32, 1: 16, 2: 32, 3: 8, 4: 64, 6: 8, 7: 16, 9: 8, 10: 64, 15: 32, 16: 16, 17: 4,
+}  # fmt: skip
 _NARROW = {1: "float16", 3: "uint8", 7: "int16", 9: "int8", 17: "int4"}
 
 

@@ -88,6 +88,13 @@ class Rule:
         """Whether the rule is about an op of a module."""
         return fnmatchcase(module, self.module) and (not self.ops or op in self.ops)
 
+    def to_toml(self) -> str:
+        """Return the rule as a table; a JSON string or list is a TOML one."""
+        values = {"module": self.module, "recipe": self.recipe}
+        lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+        lines += [f"ops = {json.dumps(self.ops)}"] if self.ops else []
+        return "\n".join(["[[rule]]", *lines, ""])
+
     def config(self) -> dict[str, Any]:
         """Return what ai-edge-quantizer calls the number format."""
         if self.recipe == FLOAT:
@@ -117,6 +124,10 @@ class Recipe:
         """Return the rules with all that they stand for."""
         rules = [asdict(rule) | rule.config() for rule in self.rules]
         return json.dumps(rules, sort_keys=True, separators=(",", ":"))
+
+    def to_toml(self) -> str:
+        """Return the rules as a file that `read_recipe` reads."""
+        return "\n".join(rule.to_toml() for rule in self.rules)
 
     def rule_of(self, module: str, op: str) -> int | None:
         """Return the place of the rule that counts for an op, None where none fits."""

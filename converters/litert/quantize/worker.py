@@ -1,8 +1,8 @@
 """Quantize one job directory: ``python -m tpu_export.converters.litert.quantize.worker DIRECTORY``.
 
 A process of its own: the quantizer holds the file several times, and runs an interpreter.
-Reads job.json, the file that it names and the calls of data/SIGNATURE/NUMBER; writes model.tflite and
-done.json, or error.json.
+Reads job.json, the file that it names and the calls of data/SIGNATURE/NUMBER; writes
+model.tflite and done.json, or error.json.
 """
 
 from __future__ import annotations

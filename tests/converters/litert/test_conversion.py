@@ -114,7 +114,7 @@ def test_dynamic_sizes_become_those_of_the_example() -> None:
     shapes = {"x": {0: Dim("batch"), 1: Dim("length")}}
     captured = capture(module, (x,), {}, dynamic_shapes=shapes)
     program = lower(captured, target="litert").program
-    model = convert({"forward": program}, dims=captured.example_dims())
+    model = convert({"forward": program}, dims={"forward": captured.example_dims()})
     with torch.no_grad():
         expected = module(x)
     for engine in ("interpreter", "compiled"):

@@ -23,7 +23,9 @@ def signature(name: str = "forward") -> Signature:
 
 def read(text: Any, *names: str) -> dict[str, list[Any]]:
     signatures = {name: signature(name) for name in names or ("forward",)}
-    return calibration_data(str(text), signatures, {"b": 2})
+    return calibration_data(
+        str(text), signatures, {name: {"b": 2} for name in signatures}
+    )
 
 
 def test_a_file_of_one_call_and_of_several(tmp_path: Path):
@@ -36,6 +38,11 @@ def test_a_file_of_one_call_and_of_several(tmp_path: Path):
     assert len(calls) == 2
     assert np.array_equal(calls[1]["x"], X + 1)
     assert len(read(tmp_path)["forward"]) == 3
+
+
+def test_at_most_512_calls(tmp_path: Path):
+    np.savez(tmp_path / "x.npz", x=np.stack([X] * 600), i=np.stack([IDS] * 600))
+    assert len(read(tmp_path)["forward"]) == 512
 
 
 def test_folders_of_signatures(tmp_path: Path):
