@@ -6,7 +6,7 @@ It lives in parity because nothing gets its final name before the proof.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ class ExportResult:
         estimates: per signature and topology, the compiler's own estimates.
         notes: what a careful reader should know.
         quantization: recipe, coverage and verdict of a quantized .tflite.
+        transposes: shape, order, bytes and cause of each TRANSPOSE of a .tflite, by signature.
     """
 
     output: Path
@@ -70,6 +71,9 @@ class ExportResult:
     estimates: tuple[dict[str, object], ...]
     notes: tuple[str, ...] = ()
     quantization: dict[str, Any] | None = None
+    transposes: Mapping[str, Sequence[Mapping[str, object]]] = field(
+        default_factory=dict
+    )
 
     def to_json(self) -> dict[str, object]:
         """Return the result as JSON-able values."""
@@ -170,6 +174,7 @@ def run(job: Job) -> ExportResult:
         estimates=tuple(pending.estimates),
         notes=tuple(pending.notes),
         quantization=pending.quantization,
+        transposes=pending.transposes,
     )
 
 

@@ -41,6 +41,7 @@ class Pending(Protocol):
     notes: list[str]
     estimates: list[dict[str, object]]
     quantization: dict[str, Any] | None
+    transposes: dict[str, list[dict[str, object]]]
 
     def prove(self) -> list[ParityRow]:
         """Compare it with torch eager."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from typing import Any
 
 from tpu_export.converters.litert import LiteRtModel, build, convert
 from tpu_export.converters.litert.engines import ENGINES, Calls, Engine
+from tpu_export.converters.litert.model import LiteRtReport
+from tpu_export.converters.litert.transposes import table, total
 from tpu_export.converters.litert.trial import Candidate
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.exporter.capture import Captured, capture
@@ -24,6 +27,8 @@ from tpu_export.parity.report import ParityRow
 from tpu_export.parity.rungs import flat_inputs, with_state
 from tpu_export.parity.samples import Samples
 from tpu_export.runtime.signature import Signature
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class _PendingFile:
     estimates: list[dict[str, object]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     quantization: dict[str, Any] | None = None
+    transposes: dict[str, list[dict[str, object]]] = field(default_factory=dict)
 
     def prove(self) -> list[ParityRow]:
         """Compare both engines with XLA, then with torch eager; each starts once."""
@@ -75,8 +81,18 @@ class _PendingFile:
             judged = quantized(self.job, model, self.programs, self.state)
             self.quantization = judged.to_json()
             model = judged.model
+        self._tell(model.report)
         model.save(self.job.output)
         return self.job.output
+
+    def _tell(self, report: LiteRtReport) -> None:
+        self.notes.append(total(report.transposes))
+        for row in table(report.transposes):
+            _LOG.debug(" | ".join(row))
+        self.transposes = {
+            name: [t.to_json() for t in found]
+            for name, found in report.transposes.items()
+        }
 
 
 def _calls(reference: Reference, state: Mapping[str, Array]) -> Calls:

@@ -49,6 +49,7 @@ class _PendingArtifact:
     estimates: list[dict[str, object]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     quantization: dict[str, Any] | None = None
+    transposes: dict[str, list[dict[str, object]]] = field(default_factory=dict)
 
     def prove(self) -> list[ParityRow]:
         """Load the file as a serving process does, on the CPU, and compare."""

@@ -25,6 +25,7 @@ from tpu_export.converters.litert.static import (
     leading_slots,
     static_program,
 )
+from tpu_export.converters.litert.transposes import transposes
 from tpu_export.converters.litert.trial import Candidate, answered
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.runtime.signature import FunctionSpec, Slot
@@ -86,6 +87,7 @@ def build(
             size=path.stat().st_size,
             seconds=time.perf_counter() - start,
             ops=op_histograms(path),
+            transposes=transposes(path),
         )
         trials = [
             answered(name, static[name], program.weights, (inputs or {}).get(name))

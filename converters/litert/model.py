@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tpu_export.converters.litert.engines import Calls, Engine, run_calls
 from tpu_export.converters.litert.errors import LiteRtInputError
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.flatbuffer import Histogram
+from tpu_export.converters.litert.transposes import Transpose
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.signature import Signature
 
@@ -34,11 +35,13 @@ class LiteRtReport:
         size: bytes of the .tflite.
         seconds: of the conversion, without lowering.
         ops: count of each LiteRT op, per signature.
+        transposes: what each TRANSPOSE moves and why, per signature.
     """
 
     size: int
     seconds: float
     ops: Mapping[str, Histogram]
+    transposes: Mapping[str, Sequence[Transpose]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from tpu_export.converters.litert.quantize.errors import (
     RecipeError,
 )
 from tpu_export.converters.litert.quantize.recipes import Recipe, Rule, unused
+from tpu_export.converters.litert.transposes import transposes
 
 Data: TypeAlias = Mapping[str, Sequence[Mapping[str, Array]]]
 Border: TypeAlias = Literal["float32", "int8"]
@@ -202,5 +203,10 @@ def _model(plain: LiteRtModel, path: Path, border: Border) -> LiteRtModel:
                 hint="--io-dtype int8 goes with --quantize static-int8 throughout",
             )
         signatures[name] = replace(signature, inputs=sides[0], outputs=sides[1])
-    report = replace(plain.report, size=path.stat().st_size, ops=op_histograms(path))
+    report = replace(
+        plain.report,
+        size=path.stat().st_size,
+        ops=op_histograms(path),
+        transposes=transposes(path),
+    )
     return LiteRtModel(path, signatures, report)
