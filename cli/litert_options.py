@@ -28,7 +28,7 @@ _OPTIONS = (
     ),
     click.option(
         "--io-dtype",
-        type=click.Choice(["float32", "int8"]),
+        type=click.Choice(["float32", "int8", "uint8"]),
         default="float32",
         show_default=True,
         help="litert: dtype of floating-point inputs and outputs.",

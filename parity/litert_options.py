@@ -21,7 +21,7 @@ class LiteRtOptions:
         recipe: a name of `quantize.NAMES`, or a .toml file; None: float.
         calibrate: where real inputs come from, as `--calibrate` takes it, or the calls of
             each signature themselves (inputs by name).
-        io_dtype: of floating-point inputs and outputs, "float32" or "int8".
+        io_dtype: of floating-point inputs and outputs, "float32", "int8" or "uint8".
         gates: limits for the verdict.
     """
 

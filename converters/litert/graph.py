@@ -152,6 +152,21 @@ def whole_fork(graph: Graph) -> Graph:
     return result
 
 
+def cast(graph: Graph, value: int, into: int) -> Any:
+    """Return a QUANTIZE of a forked graph: of floats, or from integers to others."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    code = schema.OperatorCodeT()
+    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.QUANTIZE
+    code.version = 2
+    graph.model.operatorCodes.append(code)
+    operator = schema.OperatorT()
+    operator.opcodeIndex = len(graph.model.operatorCodes) - 1
+    operator.inputs = np.array([value], np.int32)
+    operator.outputs = np.array([into], np.int32)
+    return operator
+
+
 def pack(graph: Graph, path: Path) -> None:
     """Write the file."""
     import flatbuffers

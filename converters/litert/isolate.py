@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tpu_export.converters.litert.graph import CASTS, Graph, fork
+from tpu_export.converters.litert.graph import CASTS, Graph, cast, fork
 
 
 def computed(graph: Graph) -> list[int]:
@@ -58,7 +58,7 @@ class _Cut:
             return self._feed(origin, tensor)
         value = self._feed(origin, tensor)
         new = self._add(tensor, f"q{tensor}", {})
-        self.casts.append(_cast(self.graph, value, new))
+        self.casts.append(cast(self.graph, value, new))
         return new
 
     def _feed(self, origin: int, like: int) -> int:
@@ -117,20 +117,6 @@ def isolated(graph: Graph, groups: Sequence[int]) -> tuple[Graph, list[int]]:
     _name_inputs(result, cut.fed)
     name_outputs(result, (t for i in order for t in graph.nodes[i].outputs))
     return result, list(cut.fed)
-
-
-def _cast(graph: Graph, value: int, into: int) -> Any:
-    from ai_edge_litert import schema_py_generated as schema
-
-    code = schema.OperatorCodeT()
-    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.QUANTIZE
-    code.version = 2
-    graph.model.operatorCodes.append(code)
-    operator = schema.OperatorT()
-    operator.opcodeIndex = len(graph.model.operatorCodes) - 1
-    operator.inputs = np.array([value], np.int32)
-    operator.outputs = np.array([into], np.int32)
-    return operator
 
 
 def _name_inputs(graph: Graph, fed: Mapping[int, int]) -> None:

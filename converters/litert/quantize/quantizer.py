@@ -18,6 +18,7 @@ from tpu_export.converters.litert.fold import fold_constants
 from tpu_export.converters.litert.graph import Graph, read_graph
 from tpu_export.converters.litert.model import LiteRtModel
 from tpu_export.converters.litert.process import run_module
+from tpu_export.converters.litert.quantize.borders import as_uint8
 from tpu_export.converters.litert.quantize.coverage import Coverage, coverage
 from tpu_export.converters.litert.quantize.errors import (
     CalibrationError,
@@ -29,8 +30,7 @@ from tpu_export.converters.litert.quantize.recipes import Recipe, Rule, unused
 from tpu_export.converters.litert.transposes import transposes
 
 Data: TypeAlias = Mapping[str, Sequence[Mapping[str, Array]]]
-Border: TypeAlias = Literal["float32", "int8"]
-_OTHER = {"float32": {"int8", "int16"}, "int8": {"float32", "int16"}}
+Border: TypeAlias = Literal["float32", "int8", "uint8"]
 _WORKER = "tpu_export.converters.litert.quantize.worker"
 
 
@@ -63,7 +63,7 @@ def quantize(
         recipe: of `read_recipe`.
         data: calls of each signature, inputs and state by LiteRT's names; static recipes
             take the range of each activation from them.
-        border: dtype of floating-point inputs and outputs; "int8" needs a static recipe.
+        border: dtype of floating-point inputs and outputs; integers need a static recipe.
 
     Raises:
         RecipeError: a rule is about nothing in this model.
@@ -82,6 +82,8 @@ def quantize(
     try:
         path = _folded(plain, place)
         done = _run(path, list(plain.signatures), recipe, data or {}, border, place)
+        if border == "uint8":
+            as_uint8(place / "model.tflite", list(plain.signatures))
         model = _model(plain, place / "model.tflite", border)
         found = {
             name: coverage(path, model.path, name, recipe) for name in plain.signatures
@@ -195,12 +197,13 @@ def _model(plain: LiteRtModel, path: Path, border: Border) -> LiteRtModel:
                     for slot in side
                 )
             )
-        wrong = {s.dtype for side in sides for s in side} & _OTHER[border]
+        others = {"float32", "int8", "int16", "uint8"} - {border}
+        wrong = {s.dtype for side in sides for s in side} & others
         if wrong:
             raise RecipeError(
                 f"inputs and outputs of {name!r} came out as {', '.join(sorted(wrong))}, "
                 f"not {border}",
-                hint="--io-dtype int8 goes with --quantize static-int8 throughout",
+                hint=f"--io-dtype {border} goes with --quantize static-int8 throughout",
             )
         signatures[name] = replace(signature, inputs=sides[0], outputs=sides[1])
     report = replace(

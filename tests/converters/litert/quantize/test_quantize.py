@@ -14,12 +14,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from tpu_export.converters.litert import LiteRtModel
+from tpu_export.converters.litert.graph import CASTS, Graph, read_graph
 from tpu_export.converters.litert.quantize import Quantized, quantize, read_recipe
 from tpu_export.converters.litert.quantize.errors import (
     CalibrationError,
     QuantizedNothingError,
     RecipeError,
 )
+from tpu_export.parity.judging import as_numbers, as_taken
 from tpu_export.parity.litert import to_litert
 from tpu_export.parity.snr import snr
 
@@ -164,16 +166,35 @@ def test_a_module_stays_in_float(plain, model, data, tmp_path: Path):
     assert decibels(done, model, x)[0] > decibels(whole, model, x)[0]
 
 
-def test_integer_inputs_and_outputs(plain, model, data):
-    done = quantize(plain, read_recipe("static-int8"), data, border="int8")
-    signature = done.model.signatures["forward"]
-    (spec,), (result,) = signature.inputs, signature.outputs
-    assert (spec.dtype, result.dtype) == ("int8", "int8")
-    zeros = np.zeros((2, 16, 32), np.int8)
-    assert done.model.run(x=zeros)["output_0"].dtype == np.int8
-    for recipe in ("dynamic-int8", "static-int16"):
-        with pytest.raises(RecipeError, match="int8"):
-            quantize(plain, read_recipe(recipe), data, border="int8")
+@pytest.mark.parametrize("engine", ["interpreter", "compiled"])
+def test_integer_inputs_and_outputs(engine, plain, data):
+    """uint8 is int8 with a zero point 128 higher, to the last bit."""
+    x, found = data["forward"][0]["x"], {}
+    for dtype in ("int8", "uint8"):
+        done = quantize(plain, read_recipe("static-int8"), data, border=dtype)
+        signature = done.model.signatures["forward"]
+        (spec,), (result,) = signature.inputs, signature.outputs
+        assert (spec.dtype, result.dtype) == (dtype, dtype)
+        graph = read_graph(done.model.path, "forward")
+        given = as_taken(graph, {"x": x})
+        assert given["x"].dtype == dtype
+        y = done.model.run(engine=engine, **given)
+        assert y["output_0"].dtype == dtype
+        found[dtype] = given["x"].astype(int), as_numbers(graph, y)["output_0"]
+        assert done.coverage["forward"].quantized_ops == len(computing(graph))
+    np.testing.assert_array_equal(found["uint8"][0] - found["int8"][0], 128)
+    np.testing.assert_array_equal(found["uint8"][1], found["int8"][1])
+
+
+def computing(graph: Graph) -> list[str]:
+    return [node.name for node in graph.nodes if node.name not in CASTS]
+
+
+@pytest.mark.parametrize("border", ["int8", "uint8"])
+@pytest.mark.parametrize("recipe", ["dynamic-int8", "static-int16"])
+def test_integers_at_the_border_need_static_int8(recipe, border, plain, data):
+    with pytest.raises(RecipeError, match="int"):
+        quantize(plain, read_recipe(recipe), data, border=border)
 
 
 def test_what_has_no_meaning_is_refused(plain, data, tmp_path: Path):
