@@ -60,6 +60,7 @@ class Conversion:
         self._context = ir.Context()
         api.prepare_mlir_context(self._context)
         self._modules: list[Any] = []
+        self._constants = _Constants()
 
     def parse(self, module: bytes) -> Any:
         """Return a portable artifact as an MLIR module."""
@@ -70,7 +71,7 @@ class Conversion:
         """Bake the weights into a parsed module and name its signature."""
         with self._context, ir.Location.unknown():
             function = _main(module)
-            _bake(function, job.name, job.weights)
+            _bake(function, job.weights, self._constants)
             api.set_signature(
                 module.operation, job.name, list(job.inputs), list(job.outputs)
             )
@@ -170,20 +171,35 @@ def _main(module: Any) -> Any:
     raise AssertionError(message)
 
 
+class _Constants:
+    """Attributes of arrays. One array is one attribute: what the file then holds once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, str, bool], tuple[Any, Any]] = {}
+
+    def of(
+        self, array: np.ndarray[Any, np.dtype[Any]], kind: Any, *, dense: bool
+    ) -> Any:
+        """Return the attribute of an array, which must live as long as this object."""
+        key = (id(array), str(kind), dense)
+        if key not in self._made:
+            name = f"weight.{len(self._made)}"
+            self._made[key] = _constant(name, array, kind, dense), array
+        return self._made[key][0]
+
+
 def _bake(
-    function: Any, name: str, weights: Sequence[np.ndarray[Any, np.dtype[Any]]]
+    function: Any,
+    weights: Sequence[np.ndarray[Any, np.dtype[Any]]],
+    constants: _Constants,
 ) -> None:
     """Replace the leading arguments by constants that refer to the arrays' memory."""
     block = function.regions[0].blocks[0]
     count = len(weights)
     with ir.InsertionPoint.at_block_begin(block):
-        for index, (argument, array) in enumerate(
-            zip(list(block.arguments)[:count], weights, strict=True)
-        ):
+        for argument, array in zip(list(block.arguments)[:count], weights, strict=True):
             kind = ir.RankedTensorType(argument.type)
-            attribute = _constant(
-                f"{name}.{index}", array, kind, folded(argument, count)
-            )
+            attribute = constants.of(array, kind, dense=folded(argument, count))
             argument.replace_all_uses_with(_holding(attribute, kind))
     for index in reversed(range(count)):
         block.erase_argument(index)

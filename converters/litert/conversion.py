@@ -22,7 +22,6 @@ from tpu_export.converters.litert.model import LiteRtModel, LiteRtReport
 from tpu_export.converters.litert.process import run_module
 from tpu_export.converters.litert.static import (
     StaticProgram,
-    leading_slots,
     static_program,
 )
 from tpu_export.converters.litert.transposes import transposes
@@ -103,10 +102,15 @@ def build(
 
 
 def _converted(programs: Mapping[str, StaticProgram], place: Path) -> Path:
+    specs, arrays = {}, {}
     for name, program in programs.items():
         (place / f"{name}.mlirbc").write_bytes(program.module)
-        write_arrays(place / name, program.weights)
-    specs = {name: _job_spec(p.spec) for name, p in programs.items()}
+        keys = {_key(array): array for array in program.weights.values()}
+        arrays.update(keys)
+        specs[name] = _job_spec(program.spec) | {
+            "weights": [_key(array) for array in program.weights.values()]
+        }
+    write_arrays(place / "weights", arrays)
     (place / "job.json").write_text(json.dumps(specs))
     status, words = run_module(_WORKER, str(place))
     if status != 0:
@@ -114,12 +118,16 @@ def _converted(programs: Mapping[str, StaticProgram], place: Path) -> Path:
     return place / "model.tflite"
 
 
+def _key(array: Array) -> str:
+    """Return the same text for the same memory: signatures share their weights."""
+    return f"{array.ctypes.data}:{array.dtype}:{array.shape}:{array.strides}"
+
+
 def _job_spec(spec: FunctionSpec) -> dict[str, Any]:
     def plain(slots: Iterable[Slot]) -> list[dict[str, str]]:
         return [{"kind": s.kind, "name": s.name} for s in slots]
 
     return {
-        "weights": [f"{s.kind}/{s.name}" for s in leading_slots(spec)],
         "arguments": plain(spec.arguments),
         "results": plain(spec.results),
     }

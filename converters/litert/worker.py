@@ -1,15 +1,14 @@
 """Convert one job directory: ``python -m tpu_export.converters.litert.worker DIRECTORY``.
 
 A process of its own, because the converter can crash. It imports neither torch nor jax.
-Reads job.json, SIGNATURE.mlirbc and the weights of SIGNATURE/; writes model.tflite, or
-error.json.
+Reads job.json, SIGNATURE.mlirbc and weights/; writes model.tflite, or error.json.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from tpu_export.converters.litert.adapter import (
     names_of,
     operations,
 )
-from tpu_export.converters.litert.exchange import map_arrays
+from tpu_export.converters.litert.exchange import Array, map_arrays
 from tpu_export.converters.litert.scan import refused
 
 
@@ -28,7 +27,8 @@ def main(argv: Sequence[str]) -> int:
     folder = Path(argv[1])
     signatures = json.loads((folder / "job.json").read_text())
     conversion = Conversion()
-    jobs = [_job(folder, name, spec) for name, spec in signatures.items()]
+    weights = map_arrays(folder / "weights")
+    jobs = [_job(folder, name, spec, weights) for name, spec in signatures.items()]
     parsed = [conversion.parse(job.module) for job in jobs]
     problems = [p for module in parsed for p in refused(operations(module))]
     if problems:
@@ -42,8 +42,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _job(folder: Path, name: str, spec: dict[str, Any]) -> SignatureJob:
-    weights = map_arrays(folder / name)
+def _job(
+    folder: Path, name: str, spec: dict[str, Any], weights: Mapping[str, Array]
+) -> SignatureJob:
     return SignatureJob(
         name=name,
         module=(folder / f"{name}.mlirbc").read_bytes(),
