@@ -237,6 +237,7 @@ def _check_entries(manifest: Manifest) -> None:
             for e in (*p.main_modules.values(), *p.prepare_modules.values())
         ],
         "executables/": [e for x in executables for e in (x.main, x.prepare)],
+        "litert/": [e.main for e in manifest.cpu_engines],
         "weights/": [w.entry for w in manifest.weights.values()],
     }
     for folder, names in named.items():

@@ -6,14 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tpu_export.runtime.archive import ArtifactCorruptedError
+from tpu_export.runtime.code_rules import check_code
 from tpu_export.runtime.expressions import constraint_names
-from tpu_export.runtime.manifest import (
-    Executable,
-    Manifest,
-    Program,
-    WeightRef,
-    features_of,
-)
+from tpu_export.runtime.manifest import Manifest, Program, WeightRef, features_of
 from tpu_export.runtime.signature import (
     FunctionSpec,
     Signature,
@@ -55,8 +50,7 @@ def check_manifest(manifest: Manifest) -> None:
         _check_program(program, manifest.weights, f"program {name!r}")
     _check_shared_state(manifest)
     _check_features(manifest)
-    for executable in manifest.executables:
-        _check_executable(executable, manifest)
+    check_code(manifest)
 
 
 def check_signature(signature: Signature, weights: dict[str, WeightRef]) -> None:
@@ -106,7 +100,7 @@ def _check_ranges(signature: Signature, where: str) -> None:
 
 def _check_features(manifest: Manifest) -> None:
     signatures = [program.signature for program in manifest.programs.values()]
-    good = manifest.features == features_of(signatures)
+    good = manifest.features == features_of(signatures, manifest.cpu_engines)
     require(good, "3.10", f"features are {manifest.features}")
     for signature in signatures:
         dims = (*signature.dims, *signature.counted)
@@ -227,31 +221,6 @@ def _check_shared_state(manifest: Manifest) -> None:
         fixed = {s.name for f in functions for s in f.arguments if s.kind == "weight"}
         both = sorted(fixed & state)
         require(not both, "3.6", f"{both[:1]} is both weight and state")
-
-
-def _check_executable(executable: Executable, manifest: Manifest) -> None:
-    where = f"executable {executable.main!r}"
-    program = manifest.programs.get(executable.signature)
-    if program is None:
-        what = f"an executable of an unknown signature {executable.signature!r}"
-        raise ArtifactCorruptedError("3.8", what)
-    require(executable.platform in ("cpu", "tpu"), "3.8", f"{where}: platform")
-    require(not program.signature.counted, "3.8", f"{where}: of counted sizes")
-    ranges = {dim.name: dim for dim in program.signature.dims}
-    require(set(ranges) == set(executable.dims), "3.8", f"{where}: dimensions")
-    for name, size in executable.dims.items():
-        high = MAX_SIZE if ranges[name].maximum is None else ranges[name].maximum
-        require(0 <= size <= (high or 0), "3.8", f"{where}: size of {name!r}")
-    arguments = program.main.arguments
-    same = len(executable.layouts) == len(arguments)
-    require(same, "3.8", f"{where}: as many layouts as arguments")
-    for order, slot in zip(executable.layouts, arguments, strict=True):
-        good = order is None or sorted(order) == list(range(len(slot.shape)))
-        require(good, "3.8", f"{where}: layout of {slot.name!r}")
-    leading = any(s.kind in ("weight", "prepared") for s in arguments)
-    wanted = program.prepare is not None if executable.platform == "cpu" else leading
-    good = (executable.prepare is not None) == wanted
-    require(good, "3.8", f"{where}: prepare is missing, or too many")
 
 
 def _is_weight(slot: TensorSpec | Slot, weights: dict[str, WeightRef]) -> bool:

@@ -13,9 +13,28 @@ import jax
 from jaxlib import xla_client
 
 from tpu_export.runtime.devices import XLA_CPU_OPTIONS
+from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.manifest import Compiler
 
 Flat: TypeAlias = Callable[[Sequence[Any]], list[Any]]
+
+
+class NoExecutableError(TpuExportError):
+    """executables="require", and none in the artifact may be used here."""
+
+    code = "TPX-0503"
+
+
+class CompileError(TpuExportError):
+    """XLA does not take the artifact's StableHLO on this device."""
+
+    code = "TPX-0508"
+
+
+class ExecutionError(TpuExportError):
+    """The device failed while it ran the program: memory, or the device itself."""
+
+    code = "TPX-0509"
 
 
 def load_executable(data: bytes, device: Any) -> Flat:

@@ -5,7 +5,7 @@ The rules for each field are in docs/tpuexe.md; reading and checking is runtime/
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tpu_export.runtime.signature import FunctionSpec, Signature
@@ -15,16 +15,20 @@ from tpu_export.runtime.signature import FunctionSpec, Signature
 FORMAT_VERSION = 1
 # Features: what a reader must know beyond the version, where a file uses it.
 CONSTRAINTS, RANGES, COUNTED = "constraints", "ranges", "counted"
-FEATURES = (CONSTRAINTS, RANGES, COUNTED)
+CPU_ENGINES = "cpu_engines"
+FEATURES = (CONSTRAINTS, RANGES, COUNTED, CPU_ENGINES)
 
 
-def features_of(signatures: Iterable[Signature]) -> tuple[str, ...]:
-    """Return the features that signatures use, in the order of FEATURES."""
+def features_of(
+    signatures: Iterable[Signature], cpu_engines: Sequence[CpuEngine] = ()
+) -> tuple[str, ...]:
+    """Return the features that an artifact uses, in the order of FEATURES."""
     found = [*signatures]
     used = {
         CONSTRAINTS: any(s.constraints for s in found),
         RANGES: any(s.ranges for s in found),
         COUNTED: any(s.counted for s in found),
+        CPU_ENGINES: bool(cpu_engines),
     }
     return tuple(name for name in FEATURES if used[name])
 
@@ -71,6 +75,27 @@ class Executable:
     prepare: str | None
     layouts: tuple[tuple[int, ...] | None, ...]
     compiler: Compiler
+
+
+@dataclass(frozen=True)
+class CpuEngine:
+    """Which engine runs a signature on a CPU, for one set of sizes.
+
+    Attributes:
+        signature: the signature's name, here and in the .tflite.
+        dims: sizes of the dynamic dims; {} when static.
+        engine: "litert" or "xla".
+        main: entry with the .tflite; None with "xla".
+        microseconds: of a call at export, by engine, as measured there; {} when not.
+        producers: versions of what made the .tflite and measured.
+    """
+
+    signature: str
+    dims: dict[str, int]
+    engine: str
+    main: str | None
+    microseconds: dict[str, int]
+    producers: dict[str, str]
 
 
 def buckets(executables: Iterable[Executable]) -> list[dict[str, int]]:
@@ -129,6 +154,7 @@ class Manifest:
         producers: versions of what made the artifact: tpu-export, torch, jax, …
         features: names of format features a reader must know to load this file.
         weights: by FQN; initial state is here too, under the slot's name.
+        cpu_engines: what runs on a CPU where it is not, or not for sure, XLA.
     """
 
     version: int
@@ -138,3 +164,4 @@ class Manifest:
     weights: dict[str, WeightRef]
     executables: tuple[Executable, ...]
     entries: dict[str, Entry]
+    cpu_engines: tuple[CpuEngine, ...] = field(default=(), metadata={"optional": True})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
@@ -16,8 +16,10 @@ from tpu_export.runtime.artifact import Artifact
 from tpu_export.runtime.devices import choose_device
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.inputs import BoundCall, InputError, bind_call
+from tpu_export.runtime.litert import CpuEngineName
 from tpu_export.runtime.runner import Policy, Runner
 from tpu_export.runtime.signature import RNG, Signature
+from tpu_export.runtime.state import State
 from tpu_export.runtime.tensors import Array
 from tpu_export.runtime.trees import unflatten
 from tpu_export.runtime.weights import Weights
@@ -40,6 +42,7 @@ def load(
     *,
     device: str = "auto",
     executables: Policy = "auto",
+    cpu_engine: CpuEngineName = "auto",
     verify: Literal["programs", "all"] = "programs",
 ) -> Program:
     """Load an artifact.
@@ -50,6 +53,8 @@ def load(
         executables: "auto" uses a matching executable and compiles from StableHLO
             otherwise; "never" always compiles, so no native code of the file is run;
             "require" refuses when none matches.
+        cpu_engine: on a CPU, "auto" runs what was chosen at export (`--cpu-engine`), "xla"
+            or "litert" that engine and no other.
         verify: what is checked against the manifest's hashes: code always, and with "all"
             the weights too.
 
@@ -57,12 +62,14 @@ def load(
         ArtifactCorruptedError: the file breaks a rule of the format.
         ArtifactVersionError: it was made by a newer tpu-export.
         NoTpuError: a TPU was asked for and there is none.
-        NoExecutableError: with "require", when none matches.
+        NoExecutableError: with "require", when none matches; with "litert", when the
+            artifact has no LiteRT form that can be used here.
+        UnknownCpuEngineError: `cpu_engine` is another name.
     """
     artifact = Artifact(path)
     if verify == "all":
         artifact.verify()
-    return Program(artifact, choose_device(device), executables)
+    return Program(artifact, choose_device(device), executables, cpu_engine)
 
 
 class Program:
@@ -72,14 +79,20 @@ class Program:
     another: ``program["decode"](token)``.
     """
 
-    def __init__(self, artifact: Artifact, device: Any, policy: Policy) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        device: Any,
+        policy: Policy,
+        cpu_engine: CpuEngineName = "auto",
+    ) -> None:
         self._artifact: Artifact | None = artifact  # None when closed
         self._device = device
         self._lock = threading.RLock()
         self._weights = Weights(artifact)
         programs = artifact.manifest.programs
         self._runners = {
-            name: Runner(artifact, portable, device, policy)
+            name: Runner(artifact, portable, device, policy, cpu_engine)
             for name, portable in programs.items()
         }
         self._slots = {s.name: s for p in programs.values() for s in p.signature.state}
@@ -117,7 +130,7 @@ class Program:
     @property
     def state(self) -> MutableMapping[str, Array]:
         """The state slots: reading gives a copy, assigning replaces the value."""
-        return _State(self)
+        return State(self)
 
     def __getitem__(self, name: str) -> _Callable:
         runners = self._open()
@@ -240,47 +253,6 @@ class _Callable:
             InputError: the arguments do not fit; says all that is wrong.
         """
         return self._program._call(self._runner, args, kwargs)
-
-
-class _State(MutableMapping[str, Array]):
-    """The state slots of a program."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-
-    def __getitem__(self, name: str) -> Array:
-        with self._program._lock:
-            self._program._open()
-            return np.array(self._program._state[name])
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        slot = self._program._slots.get(name)
-        if slot is None:
-            raise InputError(
-                f"there is no state {name!r}",
-                hint=f"state slots are {', '.join(self) or 'none'}",
-            )
-        array = np.asarray(value)
-        if array.dtype.name != slot.dtype or array.shape != slot.shape:
-            raise InputError(
-                f"state {name!r} is {slot.dtype}{list(slot.shape)}, "
-                f"got {array.dtype}{list(array.shape)}",
-                hint="assign an array of the slot's own shape and dtype",
-            )
-        with self._program._lock:
-            self._program._open()
-            self._program._state[name] = self._program._own(array)
-
-    def __delitem__(self, name: str) -> None:
-        raise InputError(
-            f"state {name!r} cannot be deleted", hint="assign a value, or reset_state()"
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._program._slots)
-
-    def __len__(self) -> int:
-        return len(self._program._slots)
 
 
 def _writable(signature: Signature, call: BoundCall) -> list[Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -14,13 +14,16 @@ import jax
 from tpu_export.runtime.artifact import Artifact
 from tpu_export.runtime.counts import Counts
 from tpu_export.runtime.devices import host_features
-from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.executables import (
+    CompileError,
+    ExecutionError,
     Flat,
+    NoExecutableError,
     compile_portable,
     load_executable,
     mismatch,
 )
+from tpu_export.runtime.litert import CpuEngineName, LiteRtForms
 from tpu_export.runtime.manifest import CountFunction, Executable, buckets
 from tpu_export.runtime.manifest import Program as Portable
 from tpu_export.runtime.signature import (
@@ -34,24 +37,6 @@ from tpu_export.runtime.weights import Weights
 
 Policy: TypeAlias = Literal["auto", "never", "require"]
 MAX_SIZES = 32  # compiled sets of dynamic sizes kept per signature
-
-
-class NoExecutableError(TpuExportError):
-    """executables="require", and none in the artifact may be used here."""
-
-    code = "TPX-0503"
-
-
-class CompileError(TpuExportError):
-    """XLA does not take the artifact's StableHLO on this device."""
-
-    code = "TPX-0508"
-
-
-class ExecutionError(TpuExportError):
-    """The device failed while it ran the program: memory, or the device itself."""
-
-    code = "TPX-0509"
 
 
 Arrays: TypeAlias = tuple[Any, ...]
@@ -69,6 +54,7 @@ class _Code:
     arrangement: str
     arrange: Callable[[Weights], Arrays]
     origin: str
+    fixed: bool = False  # the weights' values are in it
 
 
 class Runner:
@@ -81,7 +67,12 @@ class Runner:
     """
 
     def __init__(
-        self, artifact: Artifact, portable: Portable, device: Any, policy: Policy
+        self,
+        artifact: Artifact,
+        portable: Portable,
+        device: Any,
+        policy: Policy,
+        cpu_engine: CpuEngineName = "auto",
     ) -> None:
         if policy not in get_args(Policy):
             message = f"executables={policy!r} is none of {get_args(Policy)}"
@@ -96,6 +87,10 @@ class Runner:
         self._leading: dict[str, Arrays] = {}
         self._prepare: Flat | None = None
         self._counts = Counts(portable, self._compiled_count, self._put)
+        skipped = cpu_engine == "auto" and policy == "never"
+        self._litert = LiteRtForms(
+            artifact, portable, device, "xla" if skipped else cpu_engine
+        )
         self.compilations = 0
         self.origin = ""
 
@@ -112,8 +107,11 @@ class Runner:
     def forget(self) -> None:
         """Drop everything that depends on the weights' values; code does not."""
         self._counts.forget()
+        self._litert.forget()
         with self._lock:
             self._leading.clear()
+            for key in [k for k, code in self._codes.items() if code.fixed]:
+                del self._codes[key]
 
     def run(
         self, weights: Weights, dims: Mapping[str, int], rest: Sequence[Any]
@@ -164,6 +162,13 @@ class Runner:
         ]
 
     def _load(self, dims: Mapping[str, int]) -> _Code:
+        form = self._litert.load(dims)
+        if callable(form):
+            return _Code(form, "litert", _nothing, "LiteRT form", fixed=True)
+        code = self._load_xla(dims)
+        return replace(code, origin=f"{code.origin}; {form}") if form else code
+
+    def _load_xla(self, dims: Mapping[str, int]) -> _Code:
         reason = "the caller asked for it"
         if self._policy != "never":
             reason = self._no_executable(dims)
@@ -277,6 +282,10 @@ class Runner:
     def _put(self, array: Any) -> Any:
         with jax.enable_x64(True):
             return jax.device_put(array, self._device)
+
+
+def _nothing(weights: Weights) -> Arrays:
+    return ()
 
 
 def _line(error: Exception) -> str:

@@ -6,7 +6,7 @@ a dimension is an int or an expression in dimension names ("batch", "2*seq + 1")
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -178,3 +178,13 @@ def layout_prepare_spec(
     raw = [*(prepare.arguments if prepare else ()), *leading]
     weights = {slot.name: slot for slot in raw if slot.kind == "weight"}
     return FunctionSpec(tuple(weights.values()), leading)
+
+
+def litert_names(slots: Iterable[Slot], *, result: bool) -> list[str]:
+    """Return how LiteRT names slots: state, and inputs that come back, are qualified."""
+    return [
+        f"{s.kind}.{s.name}"
+        if s.kind == "state" or (result and s.kind == "input")
+        else s.name
+        for s in slots
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import jax
@@ -43,16 +43,6 @@ def static_program(program: LoweredProgram, dims: Mapping[str, int]) -> StaticPr
         module = refined(module, spec, dims)
         spec = FunctionSpec(_bound(spec.arguments, dims), _bound(spec.results, dims))
     return StaticProgram(module, spec, _weights(program))
-
-
-def litert_names(slots: Iterable[Slot], *, result: bool) -> list[str]:
-    """Return how LiteRT names slots: state, and inputs that come back, are qualified."""
-    return [
-        f"{s.kind}.{s.name}"
-        if s.kind == "state" or (result and s.kind == "input")
-        else s.name
-        for s in slots
-    ]
 
 
 def leading_slots(spec: FunctionSpec) -> list[Slot]:

@@ -12,9 +12,9 @@ from tpu_export.converters.litert.engines import ENGINES, Calls, Engine, run_cal
 from tpu_export.converters.litert.errors import LiteRtMismatchError
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.model import LiteRtModel
-from tpu_export.converters.litert.static import StaticProgram, litert_names
+from tpu_export.converters.litert.static import StaticProgram
 from tpu_export.converters.stablehlo.arrays import as_numpy
-from tpu_export.runtime.signature import Slot
+from tpu_export.runtime.signature import Slot, litert_names
 
 
 @dataclass(frozen=True)

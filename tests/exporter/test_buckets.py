@@ -20,8 +20,8 @@ from tpu_export.exporter.buckets import (
 from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.stages import Lowered, compile_signatures
 from tpu_export.runtime.artifact import Artifact
+from tpu_export.runtime.executables import NoExecutableError
 from tpu_export.runtime.program import load
-from tpu_export.runtime.runner import NoExecutableError
 
 B, T = Dim("batch", min=2, max=64), Dim("tokens", max=128)
 

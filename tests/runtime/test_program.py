@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tpu_export.runtime.archive import ArtifactCorruptedError
+from tpu_export.runtime.executables import CompileError, NoExecutableError
 from tpu_export.runtime.inputs import InputError
 from tpu_export.runtime.manifest import Compiler, Manifest
 from tpu_export.runtime.program import (
@@ -19,7 +20,7 @@ from tpu_export.runtime.program import (
     UnknownSignatureError,
     load,
 )
-from tpu_export.runtime.runner import MAX_SIZES, CompileError, NoExecutableError
+from tpu_export.runtime.runner import MAX_SIZES
 from tpu_export.runtime.signature import RNG
 from tpu_export.runtime.weights import WeightUpdateError
 

@@ -13,9 +13,9 @@ import pytest
 
 from tpu_export.runtime import runner as runner_module
 from tpu_export.runtime.artifact import Artifact
-from tpu_export.runtime.executables import load_executable
+from tpu_export.runtime.executables import NoExecutableError, load_executable
 from tpu_export.runtime.manifest import Manifest
-from tpu_export.runtime.runner import NoExecutableError, Runner
+from tpu_export.runtime.runner import Runner
 from tpu_export.runtime.signature import FunctionSpec, Slot, layout_prepare_spec
 from tpu_export.runtime.weights import Weights
 
