@@ -17,15 +17,7 @@ def op_histograms(path: Path) -> dict[str, Histogram]:
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     model = schema.Model.GetRootAs(data, 0)
-    names = {
-        value: name
-        for name, value in vars(schema.BuiltinOperator).items()
-        if isinstance(value, int)
-    }
-    codes = [
-        _op_name(model.OperatorCodes(i), names)
-        for i in range(model.OperatorCodesLength())
-    ]
+    codes = op_names(model)
     found: dict[str, Histogram] = {}
     for i in range(model.SignatureDefsLength()):
         signature = model.SignatureDefs(i)
@@ -36,6 +28,19 @@ def op_histograms(path: Path) -> dict[str, Histogram]:
         )
         found[signature.SignatureKey().decode()] = dict(counts.most_common())
     return found
+
+
+def op_names(model: Any) -> list[str]:
+    """Return the name of each entry of a file's table of ops."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    names = {
+        value: name
+        for name, value in vars(schema.BuiltinOperator).items()
+        if isinstance(value, int)
+    }
+    codes = map(model.OperatorCodes, range(model.OperatorCodesLength()))
+    return [_op_name(code, names) for code in codes]
 
 
 def _op_name(code: Any, names: dict[int, str]) -> str:
