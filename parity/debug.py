@@ -31,8 +31,10 @@ class NodeRow:
         module: dotted path of the module that calls it, "" for the root.
         source: "model.py:31".
         inputs: "float32[2, 3]" of each input tensor; outputs: likewise, torch's.
-        max_abs: of the worst output; max_rel: likewise, what is compared with `threshold`.
+        max_abs: of the worst output; max_rel: likewise, what is compared with `threshold`;
+            None where nothing was measured: no result, or one of another shape.
         note: why it failed when numbers alone do not say it.
+        hint: what to do about an error of lowering.
         saved: the folder with its inputs, outputs and reproducer; "" without one.
     """
 
@@ -44,10 +46,11 @@ class NodeRow:
     source: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    max_abs: float
-    max_rel: float
-    threshold: float
+    max_abs: float | None
+    max_rel: float | None
+    threshold: float | None
     note: str
+    hint: str = ""
     saved: str = ""
 
 
@@ -139,7 +142,7 @@ def _checked(
 
 def _row(captured: Captured, index: int, checked: Checked) -> NodeRow:
     node, worst = checked.node, checked.worst
-    far = float("inf")
+    measured = worst is not None and not worst.note
     return NodeRow(
         signature=captured.name,
         index=index,
@@ -149,10 +152,11 @@ def _row(captured: Captured, index: int, checked: Checked) -> NodeRow:
         source=source_line(node, captured.model_file),
         inputs=_shapes(list(checked.inputs.values())),
         outputs=_shapes(checked.expected),
-        max_abs=worst.max_abs if worst else far,
-        max_rel=worst.max_rel if worst else far,
-        threshold=worst.threshold if worst else 0.0,
+        max_abs=worst.max_abs if worst and measured else None,
+        max_rel=worst.max_rel if worst and measured else None,
+        threshold=worst.threshold if worst else None,
         note=checked.note,
+        hint=checked.hint,
     )
 
 
@@ -184,17 +188,21 @@ def _table(rows: tuple[NodeRow, ...]) -> list[list[str]]:
             row.op,
             row.module or "the root",
             row.source,
-            f"{row.max_abs:.2e}",
-            f"{row.max_rel:.2e}",
-            f"{row.threshold:.0e}" if row.threshold else "exact",
+            _error(row.max_abs),
+            _error(row.max_rel),
+            "exact" if row.threshold == 0 else _error(row.threshold, 0),
         ]
         for row in rows
     ]
     return [header, *lines]
 
 
+def _error(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}e}"
+
+
 def _details(row: NodeRow) -> list[str]:
     inputs, outputs = ", ".join(row.inputs) or "no tensor", ", ".join(row.outputs)
     lines = [f"{row.node}: {inputs} -> {outputs or 'no tensor'}"]
-    lines += [f"  {row.note}"] if row.note else []
+    lines += [f"  {said}" for said in (row.note, row.hint) if said]
     return lines + ([f"  saved in {row.saved}"] if row.saved else [])

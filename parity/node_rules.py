@@ -7,7 +7,7 @@ reductions race.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import jax
@@ -15,11 +15,15 @@ import numpy as np
 import torch
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.chosen import Chosen
+from tpu_export.converters.stablehlo.counted import shape_symbols
+from tpu_export.converters.stablehlo.counting import Counting
+from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.in_place import is_in_place
 from tpu_export.converters.stablehlo.interpreter import Facts, Interpreter
 from tpu_export.converters.stablehlo.platforms import interpreted, resolved
@@ -39,11 +43,13 @@ class Outcome:
         leaves: arrays, and numbers that are known before a call (sizes), in leaf order.
         drew: random numbers are in it.
         open: its size depends on the data; the node that reads it computes both.
+        miscounted: sizes that the data decides: ours, and torch's, where they differ.
     """
 
     leaves: tuple[Any, ...] = ()
     drew: bool = False
     open: bool = False
+    miscounted: tuple[tuple[int, int], ...] = ()
 
 
 _ARRAY = object()  # stands for an array that the compiled program gives
@@ -56,12 +62,15 @@ class _Traced:
     drew: bool = False
     open: bool = False
     leaves: tuple[Any, ...] = ()
+    sizes: tuple[int, ...] = ()  # torch's, of the counts after the leaves
 
     def outcome(self, results: Sequence[Any]) -> Outcome:
         """Return the leaves with what was computed."""
         feed = iter(results)
-        leaves = (np.asarray(next(feed)) if x is _ARRAY else x for x in self.leaves)
-        return Outcome(tuple(leaves), self.drew)
+        leaves = [np.asarray(next(feed)) if x is _ARRAY else x for x in self.leaves]
+        counts = [(int(next(feed)), size) for size in self.sizes]
+        wrong = tuple(pair for pair in counts if pair[0] != pair[1])
+        return Outcome(tuple(leaves), self.drew, miscounted=wrong)
 
 
 @dataclass
@@ -78,12 +87,16 @@ class NodeRules:
     module: GraphModule
     platform: Platform = "cpu"
     _facts: Facts = field(init=False)
+    _counted: set[str] = field(init=False)  # sizes that the data decides, by symbol
     _data: set[Node] = field(default_factory=set)  # numbers that the data decides
+    _sizes: dict[str, int] = field(default_factory=dict)  # by torch's symbol
     _open: dict[Node, list[Node]] = field(default_factory=dict)
     _compiled: dict[object, tuple[_Traced, Flat | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._facts = Facts.of(self.module.graph)
+        graph = self.module.graph
+        self._facts = Facts.of(graph)
+        self._counted = {str(s) for node in graph.nodes for s in shape_symbols(node)}
 
     def repeats(self, node: Node) -> bool:
         """Whether an earlier node computed the same."""
@@ -100,24 +113,59 @@ class NodeRules:
         if from_data:
             self._data.add(node)
 
+    def learn(self, node: Node, result: Any) -> None:
+        """Remember the sizes that a node decides, as torch has them."""
+        for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+            if str(symbol) in self._counted:
+                self._sizes[str(symbol)] = int(pytree.key_get(result, path))
+
     def run(self, node: Node, env: Mapping[Node, Any]) -> Outcome:
         """Compute a node from what torch has for its inputs.
+
+        Lowering counts sizes that the data decides where it must; here they are torch's,
+        and what lowering counts is compared with them.
 
         Raises:
             TpuExportError: of lowering: a rule is wrong, raises, or refuses.
         """
         nodes = self._with_open(node)
+        counts = self.interpreter.target == "xla" and bool(self._sizes)
+        first = None
+        try:
+            found = self._run(node, nodes, env, None)
+            returned = any(user.op == "output" for user in node.users)
+            if not (counts and found.open and returned):
+                return found
+        except UnsupportedOptionError as error:
+            if not counts:
+                raise
+            first = error
+        try:
+            return self._run(node, nodes, env, Counting(dict(self._sizes)))
+        except UnsupportedOptionError as error:
+            raise (first or error) from error  # its words are about the data
+
+    def _run(
+        self,
+        node: Node,
+        nodes: Sequence[Node],
+        env: Mapping[Node, Any],
+        counting: Counting | None,
+    ) -> Outcome:
         with jax.enable_x64(True):
-            values = {s: self._value(s, env) for s in self._sources(nodes)}
+            sources = self._sources(nodes)
+            values = {s: self._value(s, env, counting) for s in sources}
             leaves = pytree.tree_leaves(values)
             arrays = [x for x in leaves if isinstance(x, np.ndarray)]
-            key = self._key(node, nodes, values)
-            found = self._compiled.get(key) or self._compile(nodes, values, arrays)
+            key = None if counting else self._key(node, nodes, values)
+            found = self._compiled.get(key) or self._compile(
+                nodes, values, arrays, counting
+            )
             if key is not None:
                 self._compiled[key] = found
             traced, run = found
             if run is None:
-                self._open[node] = nodes
+                self._open[node] = list(nodes)
                 return Outcome(open=True)
             return traced.outcome(run(arrays))
 
@@ -142,16 +190,25 @@ class NodeRules:
         canonical = [self._facts.repeated.get(s, s) for s in found]
         return list(dict.fromkeys([*found, *canonical]))
 
-    def _value(self, source: Node, env: Mapping[Node, Any]) -> Any:
+    def _value(
+        self, source: Node, env: Mapping[Node, Any], counting: Counting | None
+    ) -> Any:
         """Return numpy arrays where lowering has tracers, else what lowering has."""
         if source.op == "get_attr":
             return self.interpreter.attribute(self.module, str(source.target))
-        return pytree.tree_map(lambda x: self._leaf(source, x), env[source])
+        number = source in self._data and not (counting and self._is_size(source))
+        return pytree.tree_map(lambda x: self._leaf(x, number), env[source])
 
-    def _leaf(self, source: Node, x: Any) -> Any:
+    def _is_size(self, source: Node) -> bool:
+        """Whether a number is made of sizes that lowering counts."""
+        value = source.meta.get("val")
+        symbols = free_unbacked_symbols(value) if value is not None else ()
+        return {str(s) for s in symbols} <= self._sizes.keys()
+
+    def _leaf(self, x: Any, number: bool) -> Any:
         if isinstance(x, torch.Tensor):
             return as_numpy(x)
-        if source in self._data:
+        if number:
             return np.asarray(x, _NUMBERS[type(x)])
         return x
 
@@ -170,11 +227,16 @@ class NodeRules:
         return (node.target, repr(call), repr(described))
 
     def _compile(
-        self, nodes: Sequence[Node], values: Mapping[Node, Any], arrays: Sequence[Array]
+        self,
+        nodes: Sequence[Node],
+        values: Mapping[Node, Any],
+        arrays: Sequence[Array],
+        counting: Counting | None,
     ) -> tuple[_Traced, Flat | None]:
         traced = _Traced()
         shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
-        closed = jax.make_jaxpr(self._function(nodes, values, traced))(*shapes)
+        function = self._function(nodes, values, traced, counting)
+        closed = jax.make_jaxpr(function)(*shapes)
         if traced.open:
             return traced, None
         closed = self._for_platform(closed)
@@ -186,10 +248,15 @@ class NodeRules:
         return interpreted(chosen) if self.platform == "tpu" else chosen
 
     def _function(
-        self, nodes: Sequence[Node], values: Mapping[Node, Any], traced: _Traced
+        self,
+        nodes: Sequence[Node],
+        values: Mapping[Node, Any],
+        traced: _Traced,
+        counting: Counting | None,
     ) -> Callable[..., Any]:
         leaves, spec = pytree.tree_flatten(dict(values))
-        same = self.interpreter.same
+        interpreter = replace(self.interpreter, counting=counting)
+        same = interpreter.same
 
         def function(*tracers: Any) -> list[Any]:
             feed = iter(tracers)
@@ -200,10 +267,10 @@ class NodeRules:
                 kept = self._facts.repeated.get(source, source)
                 state[same.get(source, source)] = given[kept]
             with context.lowering(
-                context.LoweringContext(self.interpreter.target)
+                context.LoweringContext(interpreter.target)
             ) as current:
                 for node in nodes:
-                    self.interpreter.step(node, state, self._facts)
+                    interpreter.step(node, state, self._facts)
                 traced.drew = current.drew
             last = nodes[-1]
             owner = same.get(last, last) if is_in_place(last.target) else last
@@ -213,6 +280,8 @@ class NodeRules:
             traced.leaves = tuple(
                 _ARRAY if isinstance(x, jax.Array) else x for x in results
             )
-            return arrays
+            counts = counting.counts if counting else {}
+            traced.sizes = tuple(self._sizes[s] for s in counts)
+            return [*arrays, *counts.values()]
 
         return function

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.bindings import bind
 from tpu_export.converters.stablehlo.coverage import (
+    UNSUPPORTED_HINT,
     UnsupportedOpsError,
     how_lowered,
 )
@@ -66,6 +67,8 @@ class Checked:
         expected: torch's result.
         outcome: ours; None when lowering raised `error`.
         worst: the difference of the output that is furthest off.
+        note: why it has the verdict when numbers alone do not say it.
+        hint: what to do about an error.
     """
 
     node: Node
@@ -75,6 +78,7 @@ class Checked:
     outcome: Outcome | None = field(default=None, repr=False)
     worst: Difference | None = None
     note: str = ""
+    hint: str = ""
 
 
 def walk(
@@ -101,12 +105,15 @@ def walk(
             rules.note(node, torchs.run(node), None)
             continue
         before = torchs.inputs(node)
+        if node.meta.get("unbacked_bindings"):
+            rules.learn(node, torchs.run(node))
         ours = _ours(rules, interpreter, node, torchs.env)
         torchs.run(node)
         owner = bound.same[node] if is_in_place(node.target) else node
         expected = torchs.env[owner]
-        if isinstance(ours, str):
-            yield Checked(node, "failed", before, expected, note=ours)
+        if isinstance(ours, _Failure):
+            note, hint = ours.note, ours.hint
+            yield Checked(node, "failed", before, expected, note=note, hint=hint)
             continue
         rules.note(node, expected, ours)
         yield _compare(node, before, expected, ours, tolerance)
@@ -121,8 +128,12 @@ class _Torch:
         self.env: dict[Node, Any] = self._interpreter.env
 
     def run(self, node: Node) -> Any:
-        with torch.no_grad():
-            self.env[node] = self._interpreter.run_node(node)
+        """Run a node once; what torch noted of sizes is not checked."""
+        if node.target in FACTS:
+            self.env[node] = None
+        if node not in self.env:
+            with torch.no_grad():
+                self.env[node] = self._interpreter.run_node(node)
         return self.env[node]
 
     def inputs(self, node: Node) -> dict[Node, Any]:
@@ -140,19 +151,29 @@ def _is_op(node: Node) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class _Failure:
+    """Why our rules make nothing of a node, and what to do."""
+
+    note: str
+    hint: str
+
+
 def _ours(
     rules: NodeRules, interpreter: Interpreter, node: Node, env: Mapping[Node, Any]
-) -> Outcome | str:
+) -> Outcome | _Failure:
     """Return what our rules make of the node, or why they make nothing."""
     status, missing = how_lowered(interpreter, [node])
     if status == "unsupported":
         via = f" through {', '.join(missing)}" if missing else ""
-        code = UnsupportedOpsError.code
-        return f"{code}: no lowering rule for {called_op(node)}{via}"
+        said = (
+            f"{UnsupportedOpsError.code}: no lowering rule for {called_op(node)}{via}"
+        )
+        return _Failure(said, UNSUPPORTED_HINT)
     try:
         return rules.run(node, env)
     except TpuExportError as error:
-        return f"{error.code}: {error.message}"
+        return _Failure(f"{error.code}: {error.message}", error.hint)
 
 
 def _compare(
@@ -168,6 +189,10 @@ def _compare(
     theirs = pytree.tree_leaves(expected)
     if len(theirs) != len(ours.leaves):
         note = f"{len(ours.leaves)} results, torch has {len(theirs)}"
+        return Checked(node, "differs", before, expected, ours, note=note)
+    if ours.miscounted:
+        pairs = (f"{mine} where torch has {size}" for mine, size in ours.miscounted)
+        note = f"counts {', '.join(pairs)}"
         return Checked(node, "differs", before, expected, ours, note=note)
     reason = _only_shapes(node, ours)
     found = [

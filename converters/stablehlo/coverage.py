@@ -23,6 +23,10 @@ from tpu_export.converters.stablehlo.registry import Target, find_variants
 from tpu_export.runtime.errors import TpuExportError
 
 Status = Literal["rule", "decomposed", "unsupported"]
+UNSUPPORTED_HINT = (
+    "register a rule with @tpu_export.lowers(torch.ops…) in your model file, or replace "
+    "the op; `tpu-export ops MODEL` lists all ops"
+)
 _PLACES_SHOWN = 3
 aten = torch.ops.aten
 # They give a tensor another size in place: every node that names it would change.
@@ -72,8 +76,7 @@ class UnsupportedOpsError(TpuExportError):
             )
         super().__init__(
             f"no lowering rule for {len(ops)} op(s) on {target}: {'; '.join(lines)}",
-            hint="register a rule with @tpu_export.lowers(torch.ops…) in your model "
-            "file, or replace the op; `tpu-export ops MODEL` lists all ops",
+            hint=UNSUPPORTED_HINT,
         )
         self.ops = ops
 
