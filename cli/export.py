@@ -40,6 +40,14 @@ NO_TOPOLOGY = "none"
     help="Sizes of a dynamic dimension to compile for: batch=1,8,32; repeat for others. "
     "Every combination is compiled and proven.  [default: the example's sizes]",
 )
+@click.option(
+    "--cpu-engine",
+    default="xla",
+    show_default=True,
+    metavar="ENGINE",
+    help="What runs the .tpuexe on a CPU: xla; litert, whose .tflite is then in it too; "
+    "or auto, the faster one as measured here.",
+)
 @click.option("--no-parity", is_flag=True, help="Write without the proof.")
 @tolerance_option
 @click.option(
@@ -137,6 +145,7 @@ def export_source(
             parity=not options["no_parity"],
             tolerance=options["tolerance"],
             seed=options["seed"],
+            cpu_engine=options["cpu_engine"],
             litert=options["litert"],
             progress=progress,
         )

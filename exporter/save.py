@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from tpu_export import __version__
+from tpu_export.converters.litert import LiteRtModel
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.program import LoweredProgram
@@ -23,6 +24,7 @@ from tpu_export.runtime.codec import encode
 from tpu_export.runtime.manifest import (
     FORMAT_VERSION,
     CountFunction,
+    CpuEngine,
     Executable,
     Manifest,
     Program,
@@ -37,12 +39,27 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Golden = Mapping[str, Mapping[str, Array]]
 
 
+@dataclass(frozen=True)
+class CpuForms:
+    """The LiteRT form of an artifact's signatures, and what runs on a CPU.
+
+    Attributes:
+        model: a .tflite with all of them; its file must still be there.
+    """
+
+    ENTRY: ClassVar[str] = "litert/model.tflite"
+
+    model: LiteRtModel
+    engines: tuple[CpuEngine, ...]
+
+
 @contextmanager
 def save(
     path: Path,
     programs: Mapping[str, LoweredProgram],
     targets: Mapping[str, Sequence[CompiledTarget]],
     golden: Golden | None = None,
+    forms: CpuForms | None = None,
 ) -> Iterator[ArtifactWriter]:
     """Write everything to a temporary file beside `path`, ready to load and to commit.
 
@@ -53,8 +70,10 @@ def save(
         programs: lowered signatures by name.
         targets: executables of each signature.
         golden: example inputs and eager's outputs of each signature, by name.
+        forms: what runs on a CPU where XLA does not.
     """
-    programs = _without_collisions(programs)
+    programs = without_collisions(programs)
+    engines = forms.engines if forms else ()
     tensors = {n: t for p in programs.values() for n, t in p.weights.items()}
     written: dict[bytes, str] = {}
     with ArtifactWriter(path) as writer:
@@ -63,7 +82,7 @@ def save(
         writer.add_tensors(WEIGHTS, {k: _provider(t) for k, t in own.items()})
         manifest = Manifest(
             version=FORMAT_VERSION,
-            features=features_of(p.signature for p in programs.values()),
+            features=features_of((p.signature for p in programs.values()), engines),
             producers=_producers(),
             programs={n: _program(writer, p) for n, p in programs.items()},
             weights={n: _reference(tensors[n], key) for n, key in keys.items()},
@@ -73,7 +92,10 @@ def save(
                 for target in compiled
             ),
             entries={},
+            cpu_engines=engines,
         )
+        if forms and any(engine.main for engine in engines):
+            writer.add_bytes(CpuForms.ENTRY, forms.model.path.read_bytes())
         for name, arrays in (golden or {}).items():
             writer.add_tensors(
                 f"parity/{name}.safetensors",
@@ -176,7 +198,7 @@ def _producers() -> dict[str, str]:
     return found
 
 
-def _without_collisions(
+def without_collisions(
     programs: Mapping[str, LoweredProgram],
 ) -> dict[str, LoweredProgram]:
     """Qualify weights that have one name but different tensors in two signatures."""

@@ -21,20 +21,19 @@ class ProgramRung:
     """A loaded .tpuexe, called as a serving process calls it: numpy in, numpy out."""
 
     program: Program
+    engine: str = ""
 
     @property
     def name(self) -> str:
-        """The device that really computes."""
-        return f"tpuexe on {self.program.device}"
+        """The device that really computes, and the engine where it is LiteRT."""
+        return f"tpuexe on {self.program.device}{self.engine and f' in {self.engine}'}"
 
     def run(self, signature: Signature, samples: Sequence[Sample]) -> Run:
         """Call the signature from its initial state."""
         self.program.reset_state()
         calls = []
         for sample in samples:
-            args, kwargs = pytree.tree_map_only(
-                torch.Tensor, own_array, (sample.args, dict(sample.kwargs))
-            )
+            args, kwargs = array_arguments(sample)
             result = self.program[signature.name](*args, **kwargs)
             outputs = flatten_like(signature.output_tree, result)
             inputs = [x for x in pytree.tree_leaves((args, kwargs)) if _is_array(x)]
@@ -46,6 +45,14 @@ class ProgramRung:
 def own_array(tensor: torch.Tensor) -> Array:
     """Return a writable copy of a tensor's values."""
     return np.array(as_numpy(tensor))
+
+
+def array_arguments(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return a sample's arguments with arrays of their own in the place of tensors."""
+    args, kwargs = pytree.tree_map_only(
+        torch.Tensor, own_array, (sample.args, dict(sample.kwargs))
+    )
+    return args, kwargs
 
 
 def flat_inputs(signature: Signature, sample: Sample) -> dict[str, Array]:

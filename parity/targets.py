@@ -13,6 +13,7 @@ from tpu_export.converters.tpu.cost import CostReport
 from tpu_export.exporter.buckets import Sizes, compiled_sizes, left_out
 from tpu_export.exporter.save import save
 from tpu_export.exporter.stages import compile_signatures, lower
+from tpu_export.parity.cpu_engines import chosen
 from tpu_export.parity.job import Job, Pending
 from tpu_export.parity.litert import tflite
 from tpu_export.parity.references import Reference, compare, golden, references
@@ -21,6 +22,7 @@ from tpu_export.parity.rungs import ProgramRung
 from tpu_export.parity.samples import Samples, empties
 from tpu_export.runtime.artifact import ArtifactWriter, unpack
 from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.litert import CpuEngineName
 from tpu_export.runtime.program import load
 
 # An artifact is at most 1 % larger than its weights and executables: golden arrays may
@@ -46,6 +48,7 @@ class _PendingArtifact:
     writer: ArtifactWriter
     job: Job
     known: Sequence[Reference]
+    litert: bool = False
     estimates: list[dict[str, object]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     quantization: dict[str, Any] | None = None
@@ -53,9 +56,16 @@ class _PendingArtifact:
 
     def prove(self) -> list[ParityRow]:
         """Load the file as a serving process does, on the CPU, and compare."""
-        with load(self.writer.path, device="cpu") as program:
+        rows = self._rows("xla", "")
+        if self.litert:  # the artifact runs it, and XLA where LiteRT is not installed
+            rows += self._rows("auto", "LiteRT")
+        return rows
+
+    def _rows(self, cpu_engine: CpuEngineName, name: str) -> list[ParityRow]:
+        path = self.writer.path
+        with load(path, device="cpu", cpu_engine=cpu_engine) as program:
             self.notes += [f"{n}: {o}" for n, o in program.origin.items()]
-            return compare(self.known, ProgramRung(program), self.job.tolerance)
+            return compare(self.known, ProgramRung(program, name), self.job.tolerance)
 
     def commit(self) -> Path:
         """Give the file, or the folder made from it, its final name."""
@@ -84,8 +94,10 @@ def tpuexe(job: Job) -> Iterator[Pending]:
     weights = sum(t.nbytes for p in programs.values() for t in p.weights.values())
     kept = golden(known, max(GOLDEN_BYTES, weights // GOLDEN_SHARE))
     with ExitStack() as stack:
+        engines = stack.enter_context(chosen(job, compiled))
         with stage("write", str(job.output)):
-            writing = save(_file(job), programs, compiled.targets, kept)
+            forms = engines.forms
+            writing = save(_file(job), programs, compiled.targets, kept, forms)
             writer = stack.enter_context(writing)
         estimates = [
             {"signature": name, "dims": dict(target.dims), **_estimate(target.report)}
@@ -96,7 +108,9 @@ def tpuexe(job: Job) -> Iterator[Pending]:
         notes = [n for c in job.signatures.values() for n in left_out(c, job.buckets)]
         notes += [_unproven(name) for name, p in programs.items() if _own_tpu(p)]
         notes += [_uncompiled(p) for p in programs.values() if p.counts]
-        yield _PendingArtifact(writer, job, known, estimates, notes)
+        notes += engines.notes
+        litert = any(e.main for e in forms.engines) if forms else False
+        yield _PendingArtifact(writer, job, known, litert, estimates, notes)
 
 
 def _bucketed(

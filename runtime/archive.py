@@ -28,6 +28,8 @@ _ZIP64_LOCATOR = struct.Struct("<4sIQI")
 _PADDING_ID = 0x5450  # "PT"
 _VERSION, _FLAGS, _DATE = 45, 0x0800, 0x0021  # UTF-8 names; 1980-01-01
 _WIDE = 0xFFFFFFFF
+_END_RECORD = _END.pack(b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, _WIDE, _WIDE, 0)
+_TAIL = _ZIP64_END.size + _ZIP64_LOCATOR.size + _END.size
 _STAMP = (_VERSION, _FLAGS, 0, 0, _DATE)  # of every local header
 
 
@@ -145,8 +147,7 @@ def _end(count: int, size: int, start: int) -> bytes:
         b"PK\6\6", 44, _VERSION, _VERSION, 0, 0, count, count, size, start
     )
     locator = _ZIP64_LOCATOR.pack(b"PK\6\7", 0, start + size, 1)
-    end = _END.pack(b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, _WIDE, _WIDE, 0)
-    return wide + locator + end
+    return wide + locator + _END_RECORD
 
 
 def read_members(data: memoryview) -> dict[str, Member]:
@@ -199,14 +200,40 @@ def _padding(member: Member, header: int) -> int:
 
 
 def _read_end(data: memoryview) -> tuple[int, int, int]:
-    tail = _ZIP64_END.size + _ZIP64_LOCATOR.size + _END.size
-    _require(len(data) >= tail, "2.1", "the file is too short")
-    at = len(data) - tail
-    _, _, _, _, _, _, count, _, size, start = _ZIP64_END.unpack_from(data, at)
+    at = len(data) - _TAIL
+    if at < 0 or not _is_end(data, at):
+        raise ArtifactCorruptedError("2.1", _bad_end(data))
+    count, size, start = _end_fields(data, at)
     _require(count <= MAX_ENTRIES, "2.2", f"{count} entries")
-    _require(start + size == at, "2.7", "the end record is not where it says")
-    _require(bytes(data[at:]) == _end(count, size, start), "2.1", "bad end record")
+    apart = at - (start + size)
+    moved = f"{abs(apart)} bytes {'too many' if apart > 0 else 'are missing'}"
+    _require(not apart, "2.7", f"{moved} before the archive's end record")
     return count, start, size
+
+
+def _end_fields(data: memoryview, at: int) -> tuple[int, int, int]:
+    """Return the count, size and start of the central directory."""
+    _, _, _, _, _, _, count, _, size, start = _ZIP64_END.unpack_from(data, at)
+    return count, size, start
+
+
+def _is_end(data: memoryview, at: int) -> bool:
+    """Whether the end records lie at this place."""
+    count, size, start = _end_fields(data, at)
+    if start + size >= 2**64:
+        return False
+    return bytes(data[at : at + _TAIL]) == _end(count, size, start)
+
+
+def _bad_end(data: memoryview) -> str:
+    """Say why a file does not end as an archive: more follows, less is there, or changed."""
+    for found in re.finditer(re.escape(_END_RECORD), data):
+        at = found.end() - _TAIL
+        if at >= 0 and _is_end(data, at) and sum(_end_fields(data, at)[1:]) == at:
+            return f"{len(data) - found.end()} bytes follow the archive's end"
+    if len(data) >= _TAIL and bytes(data[-_TAIL:][:4]) == b"PK\6\6":
+        return "bad end record"
+    return "the file is cut short: it has no end record"
 
 
 def _read_central(

@@ -17,7 +17,7 @@ import numpy as np
 from tpu_export.runtime.artifact import Artifact
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.executables import ExecutionError, Flat, NoExecutableError
-from tpu_export.runtime.manifest import CpuEngine, Program
+from tpu_export.runtime.manifest import CpuEngine, Program, litert_signature
 from tpu_export.runtime.signature import FunctionSpec, litert_names, sizes_text
 
 CpuEngineName: TypeAlias = Literal["auto", "xla", "litert"]
@@ -97,7 +97,8 @@ class LiteRtForms:
 
     def _loaded(self, form: CpuEngine) -> Flat:
         data = bytes(self._artifact.entry(str(form.main)))
-        return load_litert(data, form.signature, self._portable.main, self._device)
+        name = litert_signature(form.signature, form.dims)
+        return load_litert(data, name, self._portable.main, self._device)
 
 
 def load_litert(data: bytes, signature: str, spec: FunctionSpec, device: Any) -> Flat:

@@ -5,7 +5,7 @@ The rules for each field are in docs/tpuexe.md; reading and checking is runtime/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tpu_export.runtime.signature import FunctionSpec, Signature
@@ -96,6 +96,11 @@ class CpuEngine:
     main: str | None
     microseconds: dict[str, int]
     producers: dict[str, str]
+
+
+def litert_signature(signature: str, dims: Mapping[str, int]) -> str:
+    """Return the name that a signature has in a .tflite, for one set of sizes."""
+    return signature + "".join(f".{k}={v}" for k, v in sorted(dims.items()))
 
 
 def buckets(executables: Iterable[Executable]) -> list[dict[str, int]]:
