@@ -17,9 +17,11 @@ from tpu_export.converters.litert.trial import Candidate
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.stages import lower
+from tpu_export.parity.annotated import annotated
 from tpu_export.parity.eager import Array, Call, Run, Sample
 from tpu_export.parity.job import Job, Pending
 from tpu_export.parity.judging import initial_state
+from tpu_export.parity.litert_document import Known
 from tpu_export.parity.litert_options import LiteRtOptions
 from tpu_export.parity.quantized import made, quantized
 from tpu_export.parity.references import Reference, compare, references
@@ -59,6 +61,7 @@ class _PendingFile:
     notes: list[str] = field(default_factory=list)
     quantization: dict[str, Any] | None = None
     transposes: dict[str, list[dict[str, object]]] = field(default_factory=dict)
+    rows: list[ParityRow] = field(default_factory=list)
 
     def prove(self) -> list[ParityRow]:
         """Compare both engines with XLA, then with torch eager; each starts once."""
@@ -72,6 +75,7 @@ class _PendingFile:
             }
             rung = LiteRtRung(engine, runs)
             rows += compare(self.known, rung, self.job.tolerance)
+        self.rows = rows
         return rows
 
     def commit(self) -> Path:
@@ -82,7 +86,17 @@ class _PendingFile:
             self.quantization = judged.to_json()
             model = judged.model
         self._tell(model.report)
-        model.save(self.job.output)
+        known = Known(
+            self.programs,
+            self.known,
+            [trial.calls for trial in self.candidate.trials],
+            self.state,
+            self.rows,
+            self.quantization,
+            self.notes,
+        )
+        with self.job.stages.stage("write"):
+            annotated(self.job, model, known).save(self.job.output)
         return self.job.output
 
     def _tell(self, report: LiteRtReport) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from tpu_export.converters.litert.quantize.errors import CalibrationError, RecipeError
 from tpu_export.converters.litert.quantize.quantizer import Border
 from tpu_export.converters.litert.quantize.recipes import read_recipe
+from tpu_export.parity.annotations import Annotations
 from tpu_export.parity.verdict import Gates
 
 
@@ -23,12 +24,14 @@ class LiteRtOptions:
             each signature themselves (inputs by name).
         io_dtype: of floating-point inputs and outputs, "float32", "int8" or "uint8".
         gates: limits for the verdict.
+        annotations: labels, licence and golden arrays in the file.
     """
 
     recipe: str | Path | None = None
     calibrate: str | Mapping[str, Sequence[Mapping[str, Any]]] | None = None
     io_dtype: Border = "float32"
     gates: Gates = field(default_factory=Gates)
+    annotations: Annotations = field(default_factory=Annotations)
 
     def check(self) -> None:
         """Refuse what cannot be done, before any work.
@@ -36,7 +39,9 @@ class LiteRtOptions:
         Raises:
             RecipeError: an unknown recipe, or an option about quantization without one.
             CalibrationError: a static recipe without data.
+            AnnotationError: labels or licence cannot be read.
         """
+        self.annotations.read()
         given = {
             "--calibrate": self.calibrate is not None,
             "--io-dtype": self.io_dtype != "float32",
