@@ -111,7 +111,7 @@ FOREIGN: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "text": (lambda _: b"import torch\n" * 20, "no .tpuexe; it looks like a file of"),
     "a cut .tpuexe": (
         lambda _: written(("a", b"x"))[:-1],
-        "corrupted artifact: the end record",
+        "corrupted artifact: the file is cut short",
     ),
 }
 
@@ -122,3 +122,29 @@ def test_what_never_was_a_tpuexe(tmp_path: Path, name: str) -> None:
     with pytest.raises(ArtifactCorruptedError, match=words) as info:
         read_members(memoryview(data(tmp_path)))
     assert ("again" in info.value.hint) is (name == "a cut .tpuexe")
+
+
+DATA = written(("a", b"x" * 300), ("b", b"y"))
+SAID = {
+    "empty": (b"", "2.1", "the file is cut short: it has no end record"),
+    "cut in a header": (DATA[:3], "2.1", "the file is cut short: it has no end record"),
+    "cut in a payload": (DATA[:4200], "2.1", "the file is cut short: it has no end record"),
+    "cut by a byte": (DATA[:-1], "2.1", "the file is cut short: it has no end record"),
+    "a byte more": (DATA + b"\0", "2.1", "1 bytes follow the archive's end"),
+    "a line more": (DATA + b"x" * 500, "2.1", "500 bytes follow the archive's end"),
+    "its end again": (
+        DATA + DATA[-98:], "2.7", "98 bytes too many before the archive's end record",
+    ),
+    "less inside": (
+        DATA[:100] + DATA[110:], "2.7", "10 bytes are missing before the archive's end record",
+    ),
+    "changed": (DATA[:-1] + b"x", "2.1", "bad end record"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_is_wrong_at_the_end_is_said(name: str) -> None:
+    data, rule, said = SAID[name]
+    with pytest.raises(ArtifactCorruptedError) as caught:
+        read_members(memoryview(data))
+    assert (caught.value.rule, caught.value.what) == (rule, said)
