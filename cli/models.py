@@ -26,12 +26,43 @@ def source(text: str) -> Source:
     try:
         return resolve(text, zoo=entry)
     except UnknownSourceError as error:
+        wrong = _no_model(Path(text))
+        if wrong is not None:
+            raise UnknownSourceError(wrong[0], hint=wrong[1]) from error
         hint = did_you_mean(f"zoo:{text}", [f"zoo:{name}" for name in names()], 0.7)
         if not hint:
             raise
         raise UnknownSourceError(
             error.message, hint=f"{hint} Else one of: {FORMS}"
         ) from error
+
+
+def _no_model(path: Path) -> tuple[str, str] | None:
+    """Say what a path is that is no model, and what to do with it."""
+    if path.suffix == ".tpuexe":
+        return (
+            f"{path} is an artifact, not a model",
+            f"`tpu-export inspect {path}` shows it, `tpu-export run {path}` runs it, "
+            f"`tpu-export parity {path}` replays its recorded outputs; else name the model "
+            "that it was exported from",
+        )
+    if path.suffix == ".tflite":
+        return (
+            f"{path} is a LiteRT file, not a model",
+            "name the model that it was exported from; "
+            f"`tpu-export doctor --delegates {path}` shows what XNNPACK takes of it",
+        )
+    if not path.is_dir():
+        return None
+    if (path / "config.json").is_file():
+        return f"{path} is a directory", f"for its Hugging Face model, write hf:{path}"
+    inside = [p for p in sorted(path.glob("*.py")) if defines_model(p)]
+    inside += sorted(path.glob("*.pt2"))
+    found = f"name a model in it: {', '.join(map(str, inside[:3]))}"
+    return (
+        f"{path} is a directory",
+        found if inside else f"it holds no model; a model is one of: {FORMS}",
+    )
 
 
 def configuration(folder: Path) -> dict[str, Any]:

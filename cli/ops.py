@@ -22,7 +22,8 @@ from tpu_export.cli.output import print_json, print_table
 def command(ctx: click.Context, subject: str, target: str, as_json: bool) -> None:
     """Show how each op of a model is lowered; or of one op, such as aten.gelu.default.
 
-    "rule": ours; "decomposed": by torch's tables into ops with rules; "unsupported": neither.
+    "rule": ours; "yours": of your model file; "decomposed": by torch's tables into ops with
+    rules; "unsupported": neither.
     """
     if subject.startswith(("aten.", "quantized_decomposed.", "prims.")):
         covered = one_op(subject, target)
@@ -49,7 +50,7 @@ def command(ctx: click.Context, subject: str, target: str, as_json: bool) -> Non
             [
                 op.op,
                 str(op.count),
-                op.status,
+                f"yours: {op.own}" if op.own else op.status,
                 op.places[0] + (" …" if op.count > 1 else ""),
             ]
             for op in found

@@ -24,11 +24,13 @@ from tpu_export.runtime.artifact import ArtifactWriter, unpack
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.litert import CpuEngineName
 from tpu_export.runtime.program import load
+from tpu_export.runtime.signature import sizes_text
 
 # An artifact is at most 1 % larger than its weights and executables: golden arrays may
 # take a part of that, or these few bytes.
 GOLDEN_BYTES = 64 * 1024
 GOLDEN_SHARE = 200
+_SIZES_SHOWN = 16
 
 
 class UnknownTargetError(TpuExportError):
@@ -64,7 +66,10 @@ class _PendingArtifact:
     def _rows(self, cpu_engine: CpuEngineName, name: str) -> list[ParityRow]:
         path = self.writer.path
         with load(path, device="cpu", cpu_engine=cpu_engine) as program:
-            self.notes += [f"{n}: {o}" for n, o in program.origin.items()]
+            self.notes += [
+                f"{name}: {_every_size(origin, program[name].buckets)}"
+                for name, origin in program.origin.items()
+            ]
             return compare(self.known, ProgramRung(program, name), self.job.tolerance)
 
     def commit(self) -> Path:
@@ -73,6 +78,22 @@ class _PendingArtifact:
             return unpack(self.writer.path, self.job.output)
         self.writer.commit()
         return self.job.output
+
+
+def _every_size(origin: str, sizes: Sequence[Sizes]) -> str:
+    """Return where code came from, with every set of sizes that has an executable.
+
+    >>> _every_size("executable cpu/host batch=1", [{"batch": 1}, {"batch": 8}])
+    'executables cpu/host for 2 sets of sizes: batch=1, batch=8'
+    """
+    kind, _, first = origin.partition(" ")
+    if len(sizes) < 2 or kind != "executable":
+        return origin
+    texts = [sizes_text(each) for each in sizes]
+    platform = first.removesuffix(f" {texts[0]}")
+    shown = ", ".join(texts[:_SIZES_SHOWN])
+    more = f" and {len(texts) - _SIZES_SHOWN} more" if len(texts) > _SIZES_SHOWN else ""
+    return f"executables {platform} for {len(texts)} sets of sizes: {shown}{more}"
 
 
 @contextmanager

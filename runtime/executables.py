@@ -25,6 +25,12 @@ class NoExecutableError(TpuExportError):
     code = "TPX-0503"
 
 
+class UnknownPolicyError(TpuExportError):
+    """executables= is none of auto, never and require."""
+
+    code = "TPX-0514"
+
+
 class CompileError(TpuExportError):
     """XLA does not take the artifact's StableHLO on this device."""
 

@@ -19,6 +19,7 @@ from tpu_export.runtime.executables import (
     ExecutionError,
     Flat,
     NoExecutableError,
+    UnknownPolicyError,
     compile_portable,
     load_executable,
     mismatch,
@@ -75,8 +76,10 @@ class Runner:
         cpu_engine: CpuEngineName = "auto",
     ) -> None:
         if policy not in get_args(Policy):
-            message = f"executables={policy!r} is none of {get_args(Policy)}"
-            raise ValueError(message)
+            raise UnknownPolicyError(
+                f"executables={policy!r} is no policy",
+                hint=f"executables is one of {', '.join(get_args(Policy))}",
+            )
         self._artifact = artifact
         self.portable = portable
         self.signature = portable.signature
@@ -186,6 +189,11 @@ class Runner:
         return self._from_portable(dims, reason)
 
     def _no_executable(self, dims: Mapping[str, int]) -> str:
+        if self.signature.counted:
+            names = ", ".join(dim.name for dim in self.signature.counted)
+            return (
+                f"the data decides {names}, and for such sizes an artifact holds none"
+            )
         there = ", ".join(sizes_text(sizes) for sizes in self.buckets if sizes)
         if dims and there:
             return f"the artifact has no executable for {sizes_text(dims)}, but for {there}"

@@ -19,7 +19,7 @@ from tpu_export.converters.stablehlo.interpreter import FACTS, Interpreter
 from tpu_export.converters.stablehlo.location import module_path, source_line
 from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.ops import registered_ops
-from tpu_export.converters.stablehlo.registry import Target, find_variants
+from tpu_export.converters.stablehlo.registry import Target, find_own, find_variants
 from tpu_export.runtime.errors import TpuExportError
 
 Status = Literal["rule", "decomposed", "unsupported"]
@@ -28,6 +28,7 @@ UNSUPPORTED_HINT = (
     "the op; `tpu-export ops MODEL` lists all ops"
 )
 _PLACES_SHOWN = 3
+_TARGETS: dict[Target, str] = {"xla": "TPU and CPU", "litert": "LiteRT"}
 aten = torch.ops.aten
 # They give a tensor another size in place: every node that names it would change.
 _NEVER = frozenset({aten.resize_.default, aten.resize_as_.default})
@@ -44,6 +45,7 @@ class OpCoverage:
         places: "module.path (model.py:31)" of each occurrence.
         missing: ops of its decomposition that have no rule.
         platforms: those for which the user has a rule beside the general one.
+        own: the user's rule, as "gelu at model.py:12"; "" where it is not the user's.
     """
 
     op: str
@@ -52,6 +54,7 @@ class OpCoverage:
     places: tuple[str, ...]
     missing: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
+    own: str = ""
 
 
 class UnsupportedOpsError(TpuExportError):
@@ -75,7 +78,7 @@ class UnsupportedOpsError(TpuExportError):
                 + (f" and {more} more" if more > 0 else "")
             )
         super().__init__(
-            f"no lowering rule for {len(ops)} op(s) on {target}: {'; '.join(lines)}",
+            f"no lowering rule for {len(ops)} op(s) for {_TARGETS[target]}: {'; '.join(lines)}",
             hint=UNSUPPORTED_HINT,
         )
         self.ops = ops
@@ -120,6 +123,7 @@ def _coverage(
                 ),
                 missing=missing,
                 platforms=tuple(find_variants(op, target)),
+                own=str(find_own(op, target) or ""),
             )
         )
     return sorted(found, key=lambda c: (-c.count, c.op))

@@ -106,6 +106,11 @@ def _is_wide(*values: Any) -> bool:
 
 def _check_structure(node: Node, own: Own, result: Any) -> None:
     """Hold a rule of the user to an array for a tensor, and a tuple for several."""
+    if any(isinstance(x, torch.Tensor) for x in pytree.tree_leaves(result)):
+        raise LoweringBugError(
+            f"your rule for {called_op(node)} ({own}) returned a torch.Tensor",
+            hint="a rule takes JAX arrays and returns JAX arrays: write it with jax.numpy",
+        )
     expected = node.meta.get("val")
     wants, gots = [expected], [result]
     if isinstance(expected, tuple | list):

@@ -391,3 +391,23 @@ def test_an_internal_error_is_one_line(
     assert status == 1
     assert "[TPX-0000]: internal error, KeyError at test_bad_input.py" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["export", "ops", "debug"])
+@pytest.mark.parametrize("name", ["m.tpuexe", "m.tflite"])
+def test_an_artifact_is_no_model(tpx: Run, command: str, name: str) -> None:
+    status, _, err = tpx(*([] if command == "export" else [command]), name)
+    assert status == 2
+    assert "TPX-0110" in err
+    assert "not a model" in err
+    assert "that it was exported from" in err
+
+
+def test_a_directory_is_no_model(tpx: Run, model: Path, tmp_path: Path) -> None:
+    status, _, err = tpx("ops", tmp_path)
+    assert status == 2
+    assert f"{tmp_path} is a directory\n  name a model in it: {model}" in err
+    model.unlink()
+    assert "it holds no model; a model is one of: path.py" in tpx(tmp_path)[2]
+    (tmp_path / "config.json").write_text("{}")
+    assert f"write hf:{tmp_path}" in tpx(tmp_path)[2]

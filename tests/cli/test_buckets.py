@@ -39,6 +39,10 @@ def test_each_bucket_is_compiled_proven_and_listed(tpx: Run, dynamic: Path) -> N
     inputs = {row["inputs"] for row in found["parity"]["rows"]}
     assert inputs == {"example", "seed 1", "batch=1", "batch=8", "batch=0"}
     assert found["parity"]["passed"]
+    assert (
+        "forward: executables cpu/host for 2 sets of sizes: batch=1, batch=8"
+        in (found["notes"])
+    )
     sizes = [dict(x.dims) for x in Artifact(path).manifest.executables]
     assert sizes == [{"batch": 1}, {"batch": 8}]
     program = load(path, device="cpu")

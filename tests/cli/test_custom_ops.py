@@ -49,7 +49,9 @@ def test_a_model_without_the_rule_says_what_to_write(tpx: Run, pasted: Path) -> 
     pasted.write_text(text)
     status, _, err = tpx(pasted, "-t", "none", "-o", pasted.parent / "m.tpuexe")
     assert status == 1
-    assert "no lowering rule for 1 op(s) on xla: my.row_softmax.default x1" in err
+    assert (
+        "no lowering rule for 1 op(s) for TPU and CPU: my.row_softmax.default x1" in err
+    )
     assert "@tpu_export.lowers(torch.ops…) in your model file" in err
 
 
@@ -94,3 +96,10 @@ def test_loading_a_model_file_again_is_no_second_rule(tpx: Run, pasted: Path) ->
         assert tpx("ops", pasted)[0] == 0
     pasted.write_text("# edited\n" + pasted.read_text())
     assert tpx("ops", pasted)[0] == 0
+
+
+def test_a_rule_of_the_model_file_is_shown_as_such(tpx: Run, pasted: Path) -> None:
+    _, out, _ = tpx("ops", pasted)
+    (line,) = [x for x in out.splitlines() if x.startswith("my.row_softmax.default")]
+    assert re.search(r"  yours: \w+ at model.py:\d+  ", line)
+    assert json.loads(tpx("ops", pasted, "--json")[1])[0].keys() >= {"own", "status"}

@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 
 from tpu_export.runtime.archive import ArtifactCorruptedError
-from tpu_export.runtime.executables import CompileError, NoExecutableError
+from tpu_export.runtime.executables import (
+    CompileError,
+    NoExecutableError,
+    UnknownPolicyError,
+)
 from tpu_export.runtime.inputs import InputError
 from tpu_export.runtime.manifest import Compiler, Manifest
 from tpu_export.runtime.program import (
@@ -364,8 +368,9 @@ def test_policies(artifact: Make) -> None:
     with pytest.raises(NoExecutableError, match="holds no executable"):
         load(without, device="cpu", executables="require")
     wrong: Any = "required"
-    with pytest.raises(ValueError, match="'required' is none of"):
+    with pytest.raises(UnknownPolicyError, match="'required'") as caught:
         load(without, device="cpu", executables=wrong)
+    assert caught.value.hint == "executables is one of auto, never, require"
 
 
 def with_other(path: Path, name: str, payload: bytes) -> Path:

@@ -352,3 +352,13 @@ def test_writing_to_a_view_of_dynamic_size_is_refused() -> None:
     sizes = (({0: torch.export.Dim("rows")},),)
     with pytest.raises(UnsupportedOptionError, match="a view of a tensor with gaps or"):
         lowered(function, torch.randn(4, 3), dynamic_shapes=sizes)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_rule_that_returns_a_torch_tensor_is_told_so(several: bool) -> None:
+    tpu_export.lowers(CUBE)(
+        lambda x, scale: [torch.ones(2, 3)] if several else torch.ones(2, 3)
+    )
+    with pytest.raises(LoweringBugError, match=r"returned a torch\.Tensor") as caught:
+        lowered(lambda x: cube(x, 2.0), torch.randn(2, 3))
+    assert "JAX arrays" in caught.value.hint
