@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -44,17 +44,25 @@ class Outcome:
 
 def judge(case: Case) -> Outcome:
     """Return what becomes of a case."""
-    module, inputs = case.make()
+    return attempt(lambda: _outcome(*case.make()))
+
+
+def attempt(outcome: Callable[[], Outcome]) -> Outcome:
+    """Return what an export gives, or the error that it ends in."""
     try:
-        captured = capture(module, inputs, {})
-        program = lower(captured, target="litert").program
-        samples = Samples().of(captured)
-        calls = Calls("forward", [flat_inputs(captured.signature, s) for s in samples])
-        candidate = build({"forward": program}, inputs={"forward": calls.inputs[-1]})
-        found = {engine: candidate.run(engine, [calls])[0] for engine in ENGINES}
+        return outcome()
     except TpuExportError as error:
         verdict = "refused" if error.code in REFUSALS else "broken"
         return Outcome(verdict, error.code, str(error))
+
+
+def _outcome(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Outcome:
+    captured = capture(module, inputs, {})
+    program = lower(captured, target="litert").program
+    samples = Samples().of(captured)
+    calls = Calls("forward", [flat_inputs(captured.signature, s) for s in samples])
+    candidate = build({"forward": program}, inputs={"forward": calls.inputs[-1]})
+    found = {engine: candidate.run(engine, [calls])[0] for engine in ENGINES}
     wanted = [_eager(module, sample.args) for sample in samples]
     ops = candidate.model.report.ops["forward"]
     for engine, answers in found.items():
