@@ -130,5 +130,6 @@ def _check(signature: Signature, known: Mapping[str, int]) -> None:
         raise CountError(
             f"{signature.name}: a size that the data decides does not fit: "
             f"{'; '.join(problems)}",
-            hint="torch raises here too: look at the values that the size comes from",
+            hint="look at the values that the size comes from; torch raises here too, but for "
+            "a few ops that are not compiled for a selection of nothing",
         )

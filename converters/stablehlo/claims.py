@@ -20,11 +20,12 @@ _ORDERS = {
 }
 
 
-def nested_divisions(values: Iterable[Any]) -> set[str]:
-    """Return the equalities that flatten the divisions in the sizes of arrays.
+def equalities(values: Iterable[Any]) -> set[str]:
+    """Return what makes sizes of arrays that are equal for every call look alike.
 
     Two poolings by 2 give ((h - 2)//2 - 1)//2 rows and one by 4 gives (h - 4)//4. Both are the
-    same for every h, since (x//a + c)//b = (x + c*a)//(a*b) for whole a, b > 0.
+    same for every h, since (x//a + c)//b = (x + c*a)//(a*b) for whole a, b > 0. So are the sizes
+    of x[1:], n - min(n, 1), and of x[:-1], max(n - 1, 0).
 
     Args:
         values: arrays, sizes, or anything else.
@@ -39,7 +40,10 @@ def nested_divisions(values: Iterable[Any]) -> set[str]:
         for size in getattr(value, "shape", (value,))
         if export.is_symbolic_dim(size)
     }
-    return {claim for text in texts for claim in _claims(text)}
+    nodes = [
+        node for text in texts for node in ast.walk(ast.parse(text.replace("^", "**")))
+    ]
+    return {claim for node in nodes for claim in (*_divided(node), *_clipped(node))}
 
 
 def orders(constraints: Iterable[str], dims: Sequence[Dim]) -> set[str]:
@@ -58,21 +62,34 @@ def orders(constraints: Iterable[str], dims: Sequence[Dim]) -> set[str]:
     return found
 
 
-def _claims(text: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text.replace("^", "**"))):
-        if (outer := _division(node)) is None:
-            continue
-        (dividend, b), offset = outer, 0
-        match dividend:
-            case ast.BinOp(dividend, ast.Add(), ast.Constant(value=int(offset))):
-                pass
-            case ast.BinOp(dividend, ast.Sub(), ast.Constant(value=int(less))):
-                offset = -less
-        if (inner := _division(dividend)) is not None:
-            x, a = inner
-            yield (
-                f"{_written(node)} == floordiv({_written(x)} + {offset * a}, {a * b})"
-            )
+def _divided(node: ast.AST) -> Iterator[str]:
+    if (outer := _division(node)) is None:
+        return
+    (dividend, b), offset = outer, 0
+    match dividend:
+        case ast.BinOp(dividend, ast.Add(), ast.Constant(value=int(offset))):
+            pass
+        case ast.BinOp(dividend, ast.Sub(), ast.Constant(value=int(less))):
+            offset = -less
+    if (inner := _division(dividend)) is not None:
+        x, a = inner
+        yield f"{_written(node)} == floordiv({_written(x)} + {offset * a}, {a * b})"
+
+
+def _clipped(node: ast.AST) -> Iterator[str]:
+    """Say min(x, a) and max(x, a) by max(x - a, 0)."""
+    match node:
+        case ast.Call(ast.Name(name), [x, ast.Constant(value=int(a))]):
+            pass
+        case ast.Call(ast.Name(name), [ast.Constant(value=int(a)), x]):
+            pass
+        case _:
+            return
+    rest = f"max({_written(x)} - {a}, 0)"
+    if name == "min":
+        yield f"{_written(node)} == {_written(x)} - {rest}"
+    elif name == "max" and a != 0:
+        yield f"{_written(node)} == {a} + {rest}"
 
 
 def _division(node: ast.AST) -> tuple[ast.expr, int] | None:

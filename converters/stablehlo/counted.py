@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,16 @@ class Counted:
     def constraints(self) -> tuple[str, ...]:
         """What must hold between sizes, in the words of a signature."""
         return tuple(f"{a} == {b}" for a, b in self.equal)
+
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether one of the sizes may be 0."""
+        return any(dim.minimum == 0 for dim in self.dims)
+
+    def not_empty(self) -> Counted:
+        """Return the same with sizes of at least 1."""
+        dims = tuple(replace(dim, minimum=max(dim.minimum, 1)) for dim in self.dims)
+        return replace(self, dims=dims)
 
 
 def counted_sizes(

@@ -27,7 +27,7 @@ from tpu_export.converters.stablehlo.chosen import (
     chosen,
     repeated_masks,
 )
-from tpu_export.converters.stablehlo.claims import nested_divisions
+from tpu_export.converters.stablehlo.claims import equalities
 from tpu_export.converters.stablehlo.counting import Counting
 from tpu_export.converters.stablehlo.decompose import decompose
 from tpu_export.converters.stablehlo.in_place import functional_twin, is_in_place
@@ -174,7 +174,7 @@ class Interpreter:
         ) as error:
             if self.inner:
                 raise
-            self.equal.update(nested_divisions(values.values()))
+            self.equal.update(equalities(values.values()))
             found = refusal(node, values, error, self.model_file)
             if found is error:
                 raise

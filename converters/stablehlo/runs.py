@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.operands import axis
+from tpu_export.converters.stablehlo.running import running
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Runs:
     def _of(cls, items: Array, order: Array) -> Runs:
         rows = items.reshape(items.shape[0], -1)
         new = jnp.any(rows[1:] != rows[:-1], axis=1)
-        number = jnp.cumsum(jnp.concatenate([jnp.zeros(1, jnp.int64), new]))
+        number = running(lax.cumsum, jnp.concatenate([jnp.zeros(1, jnp.int64), new]), 0)
         return cls(items, order, number[: items.shape[0]])
 
     @classmethod
@@ -59,7 +60,7 @@ class Runs:
     @property
     def count(self) -> Array:
         """How many runs there are."""
-        return self.number[-1] + 1 if self.number.size else jnp.zeros((), jnp.int64)
+        return jnp.max(self.number, initial=-1) + 1
 
     def first(self, n: Any) -> Array:
         """Return the item of each of n runs: [n, ...]."""

@@ -9,7 +9,8 @@ import ast
 import contextlib
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 import torch
 from jax import Array, export
 
+from tpu_export.converters.stablehlo.empty_dims import variables
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.reals import OPERATORS, Real, real, whole, whole_up
 from tpu_export.runtime.expressions import FUNCTIONS, evaluate
@@ -91,20 +93,23 @@ def input_shapes(
     inputs: Sequence[TensorSpec],
     dims: Sequence[Dim],
     equalities: Sequence[str] = (),
+    empty: AbstractSet[str] = frozenset(),
 ) -> list[jax.ShapeDtypeStruct]:
-    """Return the shapes of a signature's inputs in one symbolic scope."""
+    """Return the shapes of a signature's inputs in one symbolic scope.
+
+    Args:
+        inputs: with sizes in dimension names.
+        dims: the dimensions.
+        equalities: claims on them.
+        empty: names of those that count as 0 or more; others are at least 1.
+    """
     names = [dim.name for dim in dims]
-    variables: Mapping[str, Any] = {}
-    if names:
-        constraints = [*(c for dim in dims for c in _constraints(dim)), *equalities]
-        symbols = export.symbolic_shape(", ".join(names), constraints=constraints)
-        variables = dict(zip(names, symbols, strict=True))
+    bounds = [c for dim in dims for c in _constraints(dim, dim.name in empty)]
+    free = variables(names, bounds, equalities, empty)
     return [
         jax.ShapeDtypeStruct(
             tuple(
-                size
-                if isinstance(size, int)
-                else evaluate(size, variables, DIM_FUNCTIONS)
+                size if isinstance(size, int) else evaluate(size, free, DIM_FUNCTIONS)
                 for size in spec.shape
             ),
             jax.numpy.dtype(spec.dtype),
@@ -147,8 +152,8 @@ class _Products(ast.NodeTransformer):
         return node
 
 
-def _constraints(dim: Dim) -> list[str]:
-    bounds = [f"{dim.name} >= {max(dim.minimum, 1)}"]
+def _constraints(dim: Dim, empty: bool) -> list[str]:
+    bounds = [f"{dim.name} >= {max(dim.minimum, 0 if empty else 1)}"]
     if dim.maximum is not None:
         bounds.append(f"{dim.name} <= {dim.maximum}")
     return bounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,11 @@ def trace(
         counted = counted_sizes(bound.program, signature, symbol_names)
         if not counted.dims:
             raise
+        if counted.may_be_zero:
+            with suppress(TpuExportError):
+                return attempt(counted)
         try:
-            return attempt(counted)
+            return attempt(counted.not_empty())
         except UnsupportedOptionError as another:
             raise error from another  # its words are about the data
 
@@ -129,7 +133,10 @@ def _trace(
     sizes = [TensorSpec(dim.name, (dim.name,), "bool") for dim in counted.dims]
     dims = (*signature.dims, *counted.dims)
     inputs = input_shapes(
-        [*signature.inputs, *sizes], dims, [*jax_constraints(counted, dims), *claims]
+        [*signature.inputs, *sizes],
+        dims,
+        [*jax_constraints(counted, dims), *claims],
+        {dim.name for dim in counted.dims if dim.minimum == 0},
     )
     taken = len(signature.inputs)
     weights = [array_shape(tensor) for tensor in bound.weights.values()]

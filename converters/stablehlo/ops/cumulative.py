@@ -20,6 +20,7 @@ from tpu_export.converters.stablehlo.operands import (
 from tpu_export.converters.stablehlo.ops.binary import logaddexp
 from tpu_export.converters.stablehlo.ops.reduction import sum_dims
 from tpu_export.converters.stablehlo.registry import lowers
+from tpu_export.converters.stablehlo.running import running
 
 aten = torch.ops.aten
 
@@ -33,16 +34,7 @@ def _running(
         x = x.astype(jnp.int64)
     if not x.ndim:
         return x
-    return _whatever_size(function, widen(x), axis(dim, x.ndim)).astype(x.dtype)
-
-
-def _whatever_size(function: Callable[..., Array], x: Array, dim: int) -> Array:
-    """Run along an axis; one of dynamic size gets a place more, for XLA takes no empty one."""
-    if isinstance(x.shape[dim], int):
-        return function(x, axis=dim)
-    more = [(0, int(d == dim), 0) for d in range(x.ndim)]
-    y = function(lax.pad(x, jnp.zeros((), x.dtype), more), axis=dim)
-    return lax.slice_in_dim(y, 0, x.shape[dim], axis=dim)
+    return running(function, widen(x), axis(dim, x.ndim)).astype(x.dtype)
 
 
 @lowers(aten.cumsum.default)
@@ -71,10 +63,10 @@ def _extreme(better: Callable[[Array, Array], Array], x: Array, dim: int) -> Any
     dim = axis(dim, x.ndim)
     place = lax.broadcasted_iota(jnp.int64, x.shape, dim)
     if not isinstance(x.shape[dim], int):  # associative_scan takes constant sizes only
-        running = lax.cummax if better is jnp.greater_equal else lax.cummin
-        extremes = _whatever_size(running, x, dim)
+        function = lax.cummax if better is jnp.greater_equal else lax.cummin
+        extremes = running(function, x, dim)
         new = (x == extremes) | (x != x)
-        return extremes, _whatever_size(lax.cummax, jnp.where(new, place, 0), dim)
+        return extremes, running(lax.cummax, jnp.where(new, place, 0), dim)
 
     def later(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
         take = (b[0] != b[0]) | ((a[0] == a[0]) & better(b[0], a[0]))

@@ -16,6 +16,7 @@ from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.operands import axis
 from tpu_export.converters.stablehlo.registry import lowers
+from tpu_export.converters.stablehlo.running import not_empty, running
 
 aten = torch.ops.aten
 Dim = Any  # an int or a JAX dimension expression
@@ -54,7 +55,7 @@ def counted(what: str) -> Dim:
 def selected(mask: Array, count: Dim) -> list[Array]:
     """Return the places that a mask selects, int64[count] for each of its axes."""
     flat = mask.reshape(-1).astype(bool)
-    order = jnp.cumsum(flat) - 1
+    order = running(lax.cumsum, flat.astype(jnp.int64), 0) - 1
     rest = (
         jnp.zeros(count, jnp.int64)
         .at[jnp.where(flat, order, count)]
@@ -103,9 +104,9 @@ def places(x: Array, indices: Sequence[Array | None]) -> tuple[Any, ...]:
 @lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
 def index_tensor(x: Array, indices: Sequence[Array | None]) -> Array:
     x, known = without_masks(x, indices)
-    return x.at[places(x, known)].get(
-        mode="promise_in_bounds", wrap_negative_indices=False
-    )
+    where = places(x, known)
+    x = not_empty(x, *(d for d, index in enumerate(known) if index is not None))
+    return x.at[where].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 @lowers(aten.index_select.default)
@@ -116,6 +117,7 @@ def index_select(x: Array, dim: int, index: Array) -> Array:
     dim = axis(dim, x.ndim)
     index = narrowed(index, x.shape[dim]).reshape(-1)
     where = (slice(None),) * dim + (index,)
+    x = not_empty(x, dim)
     return x.at[where].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
@@ -136,7 +138,7 @@ def gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Ar
         start_indices_batching_dims=others,
     )
     return lax.gather(
-        x,
+        not_empty(x, dim),
         narrowed(index, x.shape[dim])[..., None],
         numbers,
         (1,) * x.ndim,
@@ -182,6 +184,7 @@ def take_along_dim(x: Array, indices: Array, dim: int | None = None) -> Array:
 def take(x: Array, index: Array) -> Array:
     flat = x.reshape(-1)
     where = wrapped(index, flat.shape[0])
+    flat = not_empty(flat, 0)
     return flat.at[where].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
@@ -287,8 +290,10 @@ def repeat_interleave(*args: Any, output_size: int | None = None) -> Array:
     if output_size is None and known is None:
         count = counted("repeat_interleave without output_size")
         x = x.reshape(-1) if dim is None else x
-        ends = jnp.cumsum(jnp.broadcast_to(repeats, (x.shape[dim or 0],)))
+        along = axis(dim or 0, x.ndim)
+        repeats = jnp.broadcast_to(repeats, (x.shape[along],))
+        ends = running(lax.cumsum, repeats, 0)
         where = jnp.searchsorted(ends, lax.iota(ends.dtype, count), side="right")
-        return jnp.take(x, where, axis=dim or 0, mode="clip")
+        return jnp.take(not_empty(x, along), where, axis=along, mode="clip")
     total = int(known.sum()) if known is not None else output_size
     return jnp.repeat(x, repeats, dim, total_repeat_length=total)

@@ -106,7 +106,11 @@ def bounds(size: Dim, start: Dim | None, end: Dim | None) -> tuple[Dim, Dim]:
     first, last = clipped(start, size, 0), clipped(end, size, size)
     if isinstance(first, int) and isinstance(last, int):
         return first, max(first, last)
-    return first, last
+    if (isinstance(first, int) and first == 0) or last is size:
+        return first, last
+    if isinstance(start, int) and isinstance(end, int) and start >= 0 > end:
+        return first, first + jax.core.max_dim(size - start + end, 0)
+    return first, first + jax.core.max_dim(last - first, 0)
 
 
 @lowers(aten.slice.Tensor, aten.slice_copy.Tensor)

@@ -9,7 +9,7 @@ from jax import export
 from torch import nn
 from torch.export import Dim
 
-from tpu_export.converters.stablehlo.claims import nested_divisions, orders
+from tpu_export.converters.stablehlo.claims import equalities, orders
 from tpu_export.runtime.signature import Dim as Dimension
 
 SIZES = {
@@ -23,7 +23,7 @@ SIZES = {
 def test_claims_are_true_and_jax_takes_them(size):
     h, w = export.symbolic_shape("h, w")
     (value,) = export.symbolic_shape(size, scope=h.scope)
-    (claim,) = nested_divisions([jax.ShapeDtypeStruct((3, value), "float32"), w])
+    (claim,) = equalities([jax.ShapeDtypeStruct((3, value), "float32"), w])
     nested, flat = claim.split(" == ")
     assert flat == SIZES[size]
     for height in range(4, 40):
@@ -35,7 +35,7 @@ def test_claims_are_true_and_jax_takes_them(size):
 
 def test_other_sizes_have_no_claims():
     h, w = export.symbolic_shape("h, w")
-    assert nested_divisions([h // 2 + w // 2, h * w, (h * 2) // w, 5, None]) == set()
+    assert equalities([h // 2 + w // 2, h * w, (h * 2) // w, 5, None]) == set()
 
 
 def test_orders_of_sizes():
