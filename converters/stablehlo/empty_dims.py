@@ -30,7 +30,7 @@ def variables(
     """
     if not names:
         return {}
-    found = dict(
+    found: dict[str, Any] = dict(
         zip(
             names,
             export.symbolic_shape(", ".join(names), constraints=bounds),
