@@ -20,6 +20,7 @@ from tpu_export.runtime.devices import XLA_CPU_OPTIONS, host_features
 from tpu_export.runtime.manifest import (
     FORMAT_VERSION,
     Compiler,
+    CpuEngine,
     Executable,
     Manifest,
     Program,
@@ -56,6 +57,7 @@ class Model:
         self.entries: dict[str, bytes] = {}  # by prefix, in place of the true ones
         self.platform = "cpu"
         self.compiled: tuple[dict[str, int], ...] = ()
+        self.engines: tuple[CpuEngine, ...] = ()
         assert not rest
 
     def payload(self, entry: str, true: bytes) -> bytes:
@@ -176,14 +178,18 @@ def write(
         references = {
             n: WeightRef(WEIGHTS, n, a.shape, a.dtype.name) for n, a in arrays.items()
         }
+        engines = tuple(e for m in models for e in m.engines)
+        for entry in dict.fromkeys(e.main for e in engines if e.main):
+            writer.add_bytes(entry, b"no .tflite")
         manifest = Manifest(
             version=FORMAT_VERSION,
-            features=features_of(m.signature for m in models),
+            features=features_of((m.signature for m in models), engines),
             producers={"tests": "1"},
             programs=programs,
             weights={**references, **(weights or {})},
             executables=tuple(executables),
             entries={},
+            cpu_engines=engines,
         )
         writer.finish(edit(manifest))
         return writer.commit()
@@ -302,6 +308,18 @@ def constrained() -> Model:
     )
 
 
+def engines() -> Model:
+    model = dynamic()
+    times, makers = {"litert": 5, "xla": 7}, {"ai-edge-litert": "2"}
+    model.engines = (
+        CpuEngine(
+            "forward", {"batch": 1}, "litert", "litert/model.tflite", times, makers
+        ),
+        CpuEngine("forward", {"batch": 2}, "xla", None, {}, {}),
+    )
+    return model
+
+
 def ranged() -> Model:
     """Rows of a table of 4 by x, which may count from its end, and y, which may not."""
     table = np.arange(4, dtype=np.float32)
@@ -406,7 +424,7 @@ def with_entry(model: Model, prefix: str, payload: bytes) -> Model:
 MODELS: dict[str, Callable[[], Model | tuple[Model, ...]]] = {
     "add": add, "linear": linear, "counter": counter, "dynamic": dynamic,
     "constrained": constrained,
-    "ranged": ranged,
+    "ranged": ranged, "engines": engines,
     "mutating": mutating, "two": two, "random": random, "keep": keep, "scaled": scaled,
     "on tpu": on_tpu, "scaled on tpu": scaled_on_tpu,
     "garbage": lambda: with_entry(add(), "programs/", b"no StableHLO"),

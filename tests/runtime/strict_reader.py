@@ -59,6 +59,10 @@ SCHEMA = {
         },
     }],
     "entries": ({"size": "int", "sha256": "text"},),
+    "cpu_engines?": [{
+        "signature": "text", "dims": ("int",), "engine": "text", "main": "text?",
+        "microseconds": ("int",), "producers": ("text",),
+    }],
 }  # fmt: skip
 
 
@@ -81,7 +85,7 @@ def check(data: bytes) -> dict[str, Any]:
     manifest = parse(text, "3.1")
     version, features = manifest.get("version"), manifest.get("features")
     need(not (type(version) is int and version > 1), "version")
-    known = ("constraints", "ranges")
+    known = ("constraints", "ranges", "cpu_engines")
     unknown = isinstance(features, list) and any(f not in known for f in features)
     need(not unknown, "version")
     fits(SCHEMA, manifest)
@@ -220,10 +224,15 @@ def check_manifest(m: dict[str, Any], tensors: dict[str, Any]) -> None:
         check_program(program, weights, state)
     signatures = [p["signature"] for p in programs.values()]
     used = [f for f in ("constraints", "ranges") if any(f in s for s in signatures)]
-    need(m["features"] == used, "3.10")
+    engines = m.get("cpu_engines", [])
+    need(m["features"] == used + ["cpu_engines"] * bool(engines), "3.10")
     for executable in m["executables"]:
         need(executable["signature"] in programs, "3.8")
         check_executable(executable, programs[executable["signature"]])
+    for engine in engines:
+        need(engine["signature"] in programs, "3.13")
+        check_engine(engine, programs[engine["signature"]])
+    need(once([(e["signature"], e["dims"]) for e in engines]), "3.13")
 
 
 def named(m: dict[str, Any]) -> None:
@@ -233,6 +242,10 @@ def named(m: dict[str, Any]) -> None:
     for x in m["executables"]:
         for name in [x["main"], *([] if x["prepare"] is None else [x["prepare"]])]:
             need(name in m["entries"] and name.split("/")[0] == "executables", "3.4")
+    for e in m.get("cpu_engines", []):
+        if e["main"] is not None:
+            found = e["main"] in m["entries"]
+            need(found and e["main"].split("/")[0] == "litert", "3.4")
     for w in m["weights"].values():
         known = w["entry"] in m["entries"] and w["entry"].split("/")[0] == "weights"
         need(known and is_tensors(w["entry"]), "3.4")
@@ -341,12 +354,26 @@ def check_program(p: dict[str, Any], weights: dict[str, Any], state: set[str]) -
         need(slot["name"] not in state, "3.6")
 
 
+def check_engine(e: dict[str, Any], program: dict[str, Any]) -> None:
+    check_sizes(e["dims"], program, "3.13")
+    need(e["engine"] in ("litert", "xla"), "3.13")
+    need((e["engine"] == "xla") == (e["main"] is None), "3.13")
+    for engine, time in e["microseconds"].items():
+        need(engine in ("litert", "xla") and 0 <= time <= TOP, "3.13")
+    for pair in e["producers"].items():
+        need(all(map(is_name, pair)), "3.13")
+
+
+def check_sizes(sizes: dict[str, int], program: dict[str, Any], rule: str) -> None:
+    dims = {d["name"]: d["maximum"] for d in program["signature"]["dims"]}
+    need(sizes.keys() == dims.keys(), rule)
+    for name, size in sizes.items():
+        need(0 <= size <= (TOP if dims[name] is None else dims[name]), rule)
+
+
 def check_executable(x: dict[str, Any], program: dict[str, Any]) -> None:
     need(x["platform"] in ("cpu", "tpu"), "3.8")
-    dims = {d["name"]: d["maximum"] for d in program["signature"]["dims"]}
-    need(x["dims"].keys() == dims.keys(), "3.8")
-    for name, size in x["dims"].items():
-        need(0 <= size <= (TOP if dims[name] is None else dims[name]), "3.8")
+    check_sizes(x["dims"], program, "3.8")
     arguments = program["main"]["arguments"]
     need(len(x["layouts"]) == len(arguments), "3.8")
     for order, slot in zip(x["layouts"], arguments, strict=True):

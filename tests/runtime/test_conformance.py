@@ -126,6 +126,19 @@ BROKEN: tuple[tuple[str, str, Any, str], ...] = (
     ("constrained", "features", (), "3.10"),
     ("constrained", "features", ("constraints",) * 2, "3.10"),
     ("dynamic", "features", ("constraints",), "3.10"),
+    ("engines", "features", (), "3.10"),
+    ("dynamic", "features", ("cpu_engines",), "3.10"),
+    ("engines", "cpu_engines", (), "3.10"),
+    ("engines", "cpu_engines/0/signature", "backward", "3.13"),
+    ("engines", "cpu_engines/0/engine", "onnx", "3.13"),
+    ("engines", "cpu_engines/0/main", None, "3.13"),
+    ("engines", "cpu_engines/1/main", "litert/model.tflite", "3.13"),
+    ("engines", "cpu_engines/1/dims", {"batch": 1}, "3.13"),
+    ("engines", "cpu_engines/1/dims", {"batch": 9}, "3.13"),
+    ("engines", "cpu_engines/1/dims", {}, "3.13"),
+    ("engines", "cpu_engines/0/microseconds", {"onnx": 1}, "3.13"),
+    ("engines", "cpu_engines/0/microseconds", {"xla": -1}, "3.13"),
+    ("engines", "cpu_engines/0/producers", {"x": "\n"}, "3.13"),
     ("ranged", "features", ("constraints",), "3.10"),
     ("ranged", "features", (), "3.10"),
     ("ranged", f"{SIGNATURE}/ranges", lambda r: r * 2, "3.11"),
@@ -166,7 +179,7 @@ def test_broken(name: str, path: str, new: Any, rule: str, artifact: Make) -> No
 def sound(name: str, artifact: Make) -> Manifest:
     if name not in _SOUND:
         compiled = [{"batch": 2} if name == "dynamic" else {}]
-        if name in ("constrained", "ranged"):
+        if name in ("constrained", "ranged", "engines"):
             compiled = []
         _SOUND[name] = Artifact(artifact(name, compiled=compiled)).manifest
     return _SOUND[name]
@@ -176,7 +189,7 @@ _SOUND: dict[str, Manifest] = {}
 
 
 @pytest.mark.parametrize(
-    "name", ["linear", "counter", "dynamic", "constrained", "ranged"]
+    "name", ["linear", "counter", "dynamic", "constrained", "ranged", "engines"]
 )
 def test_sound(name: str, artifact: Make) -> None:
     check_manifest(sound(name, artifact))

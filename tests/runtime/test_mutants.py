@@ -76,7 +76,16 @@ def judge(tmp_path: Path) -> Judge:
 
 
 @pytest.fixture(
-    params=["add", "linear", "counter", "dynamic", "constrained", "ranged", "two"]
+    params=[
+        "add",
+        "linear",
+        "counter",
+        "dynamic",
+        "constrained",
+        "ranged",
+        "engines",
+        "two",
+    ]
 )
 def data(request: pytest.FixtureRequest, artifact: Make) -> bytes:
     return artifact(request.param).read_bytes()
