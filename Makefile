@@ -36,6 +36,7 @@ zoo: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py --output docs/benchmarks.md
+	$(BIN)/python benchmarks/litert_peers.py --output docs/litert-benchmarks.md $(if $(HEAVY),--heavy)
 
 docs: $(READY)
 	$(BIN)/python -m tpu_export.cli.reference > docs/cli.md

@@ -120,6 +120,7 @@ Written by `make bench` ({time.strftime("%Y-%m-%d")}). Do not edit.
 {platform.python_version()}; {versions}.
 Minimum of interleaved rounds in one run. A ratio above 1 means that the contender is
 slower than ours. No TPU was used: TPU figures are the compiler's estimates.
+LiteRT files next to litert-torch's: [litert-benchmarks.md](litert-benchmarks.md).
 
 ## Building
 
