@@ -15,6 +15,7 @@ from tpu_export.converters.stablehlo.count_functions import split_counts
 from tpu_export.converters.stablehlo.coverage import check_coverage
 from tpu_export.converters.stablehlo.hoist import Split, split
 from tpu_export.converters.stablehlo.index_ranges import index_ranges
+from tpu_export.converters.stablehlo.layout import channels_last
 from tpu_export.converters.stablehlo.narrowing import Argument, Interval, narrow
 from tpu_export.converters.stablehlo.portable import portable_modules
 from tpu_export.converters.stablehlo.program import LoweredProgram
@@ -60,6 +61,8 @@ def lower(
     jaxpr, counts = split_counts(
         whole, (*traced.weights, *traced.rest), traced.signature.counted
     )
+    if target == "litert":
+        jaxpr = channels_last(jaxpr, len(bound.weights))
     parts = split(jaxpr, len(bound.weights))
     spec, prepare_spec = _specs(parts, traced)
     prepare = None
