@@ -45,16 +45,17 @@ def fold_constants(path: Path, signature: str, output: Path) -> bool:
     result.subgraph.operators = [result.subgraph.operators[i] for i in sorted(kept)]
     for tensor, value in values.items():
         hold(result, tensor, value)
-    _drop_unused(result)
+    drop_unused(result)
     pack(result, output)
     return True
 
 
-def _drop_unused(graph: Graph) -> None:
+def drop_unused(graph: Graph) -> None:
     """Make one number of the tensors that no op reads any more: readers want all to have some."""
     used = {int(t) for t in (*graph.subgraph.inputs, *graph.subgraph.outputs)}
     for operator in graph.subgraph.operators:
         used.update(int(t) for t in (*operator.inputs, *operator.outputs))
+    used |= {s for t in used if (s := scales_of_blocks(graph, t)) is not None}
     for index in range(len(graph.subgraph.tensors)):
         if index not in used:
             hold(graph, index, np.zeros(1, np.float32))
@@ -62,6 +63,13 @@ def _drop_unused(graph: Graph) -> None:
             number.type, number.quantization = 0, None
             number.shape, number.shapeSignature = np.array([1], np.int32), None
     _empty_buffers(graph)
+
+
+def scales_of_blocks(graph: Graph, tensor: int) -> int | None:
+    """Return the tensor of the scales of a weight that has one for each block of a row."""
+    quantization = graph.subgraph.tensors[tensor].quantization if tensor >= 0 else None
+    scales = getattr(quantization and quantization.details, "scales", None)
+    return None if scales is None else int(scales)
 
 
 def _empty_buffers(graph: Graph) -> None:

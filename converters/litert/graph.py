@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,13 +104,24 @@ def read_graph(path: Path, signature: str) -> Graph:
     """Read a signature of a .tflite."""
     from ai_edge_litert import schema_py_generated as schema
 
-    model = schema.ModelT.InitFromPackedBuf(path.read_bytes(), 0)
+    data = path.read_bytes()
+    model = schema.ModelT.InitFromPackedBuf(data, 0)
+    hold_inside(model, data)
     definition = next(
         d for d in model.signatureDefs if d.signatureKey.decode() == signature
     )
     subgraph = model.subgraphs[definition.subgraphIndex]
     nodes = tuple(_node(model, subgraph, op) for op in subgraph.operators)
     return Graph(model, subgraph, definition, nodes)
+
+
+def hold_inside(model: Any, data: bytes) -> None:
+    """Give buffers that lie behind the flatbuffer (from 256 KB on, of a quantizer) their bytes."""
+    file = np.frombuffer(data, np.uint8)
+    for buffer in model.buffers:
+        if buffer.offset:
+            buffer.data = file[buffer.offset : buffer.offset + buffer.size]
+            buffer.offset = buffer.size = 0
 
 
 def _node(model: Any, subgraph: Any, operator: Any) -> Node:
@@ -129,6 +140,19 @@ def _name(code: Any) -> str:
     value = max(code.builtinCode, code.deprecatedBuiltinCode)
     names = vars(schema.BuiltinOperator).items()
     return next((name for name, number in names if number == value), f"op {value}")
+
+
+def widened(graph: Graph) -> dict[int, int]:
+    """Return, for tensors that hold a constant of integers as floats, that constant."""
+    found: dict[int, int] = {}
+    for node in graph.nodes:
+        sources = [t for t in node.inputs if t in found]
+        fixed = all(t in found or graph.is_constant(t) for t in node.inputs)
+        if node.name == "DEQUANTIZE" and fixed:
+            found[node.outputs[0]] = node.inputs[0]
+        elif node.name in ("MUL", "RESHAPE") and fixed and sources:
+            found[node.outputs[0]] = found[sources[0]]
+    return found
 
 
 def fork(graph: Graph) -> Graph:
@@ -154,17 +178,29 @@ def whole_fork(graph: Graph) -> Graph:
 
 def cast(graph: Graph, value: int, into: int) -> Any:
     """Return a QUANTIZE of a forked graph: of floats, or from integers to others."""
+    return operator(graph, "QUANTIZE", [value], [into], version=2)
+
+
+def operator(
+    graph: Graph,
+    name: str,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    *,
+    version: int = 1,
+) -> Any:
+    """Return an op for a forked graph, without options."""
     from ai_edge_litert import schema_py_generated as schema
 
     code = schema.OperatorCodeT()
-    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.QUANTIZE
-    code.version = 2
+    code.builtinCode = getattr(schema.BuiltinOperator, name)
+    code.deprecatedBuiltinCode = min(code.builtinCode, 127)
+    code.version = version
     graph.model.operatorCodes.append(code)
-    operator = schema.OperatorT()
-    operator.opcodeIndex = len(graph.model.operatorCodes) - 1
-    operator.inputs = np.array([value], np.int32)
-    operator.outputs = np.array([into], np.int32)
-    return operator
+    made = schema.OperatorT()
+    made.opcodeIndex = len(graph.model.operatorCodes) - 1
+    made.inputs, made.outputs = np.array(inputs, np.int32), np.array(outputs, np.int32)
+    return made
 
 
 def pack(graph: Graph, path: Path) -> None:

@@ -13,17 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from tpu_export.converters.litert.graph import CASTS, Graph, cast, fork
+from tpu_export.converters.litert.graph import CASTS, Graph, cast, fork, widened
 
 
 def computed(graph: Graph) -> list[int]:
     """Return the positions of the ops that are no mere casts to and from integers."""
-    return [i for i, node in enumerate(graph.nodes) if node.name not in CASTS]
+    weights = widened(graph)
+    return [
+        i
+        for i, node in enumerate(graph.nodes)
+        if node.name not in CASTS and node.outputs[0] not in weights
+    ]
 
 
 def origins(graph: Graph) -> dict[int, int]:
     """Return, for what a cast made, the tensor that it was before any cast."""
-    found: dict[int, int] = {}
+    found = widened(graph)
     for node in graph.nodes:
         if node.name in CASTS:
             found[node.outputs[0]] = found.get(node.inputs[0], node.inputs[0])

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tpu_export.converters.litert.graph import CASTS, Graph, Node, read_graph
+from tpu_export.converters.litert.graph import CASTS, Graph, Node, read_graph, widened
 from tpu_export.converters.litert.quantize.recipes import FLOAT, Recipe
 
 # Bits of an element by the schema's TensorType: float32, float16, int32, uint8, int64, …
@@ -137,10 +137,9 @@ def _format(graph: Graph, node: Node | None) -> str:
 
 def _sources(graph: Graph, node: Node) -> Iterator[int]:
     """Yield an op's inputs and result, constants before they are widened."""
-    widened = {n.outputs[0]: n.inputs[0] for n in graph.nodes if n.name == "DEQUANTIZE"}
+    constants = widened(graph)
     for tensor in node.inputs:
-        source = widened.get(tensor, tensor)
-        yield source if graph.is_constant(source) else tensor
+        yield constants.get(tensor, tensor)
     yield from node.outputs
 
 

@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeAlias
 from tpu_export.converters.litert.exchange import Array, write_arrays
 from tpu_export.converters.litert.flatbuffer import op_histograms
 from tpu_export.converters.litert.fold import fold_constants
-from tpu_export.converters.litert.graph import Graph, read_graph
+from tpu_export.converters.litert.graph import Graph, Node, read_graph
 from tpu_export.converters.litert.model import LiteRtModel
 from tpu_export.converters.litert.process import run_module
+from tpu_export.converters.litert.quantize.blocks import widen_blocks
 from tpu_export.converters.litert.quantize.borders import as_uint8
 from tpu_export.converters.litert.quantize.coverage import Coverage, coverage
 from tpu_export.converters.litert.quantize.errors import (
@@ -26,7 +27,13 @@ from tpu_export.converters.litert.quantize.errors import (
     QuantizerFailedError,
     RecipeError,
 )
-from tpu_export.converters.litert.quantize.recipes import Recipe, Rule, unused
+from tpu_export.converters.litert.quantize.recipes import (
+    FLOAT,
+    WEIGHT_BLOCKS,
+    Recipe,
+    Rule,
+    unused,
+)
 from tpu_export.converters.litert.transposes import transposes
 
 Data: TypeAlias = Mapping[str, Sequence[Mapping[str, Array]]]
@@ -82,8 +89,7 @@ def quantize(
     try:
         path = _folded(plain, place)
         done = _run(path, list(plain.signatures), recipe, data or {}, border, place)
-        if border == "uint8":
-            as_uint8(place / "model.tflite", list(plain.signatures))
+        _finish(place / "model.tflite", list(plain.signatures), recipe, border)
         model = _model(plain, place / "model.tflite", border)
         found = {
             name: coverage(path, model.path, name, recipe) for name in plain.signatures
@@ -99,6 +105,23 @@ def quantize(
         raise
     weakref.finalize(model, shutil.rmtree, place, ignore_errors=True)
     return Quantized(model, recipe, found, done["clamped"])
+
+
+def _finish(
+    path: Path, signatures: Sequence[str], recipe: Recipe, border: Border
+) -> None:
+    """Do to a quantized file what ai-edge-quantizer cannot."""
+    if any(rule.recipe == WEIGHT_BLOCKS for rule in recipe.rules):
+        widen_blocks(
+            path, signatures, lambda node: _recipe_of(node, recipe) == WEIGHT_BLOCKS
+        )
+    if border == "uint8":
+        as_uint8(path, signatures)
+
+
+def _recipe_of(node: Node, recipe: Recipe) -> str:
+    number = recipe.rule_of(node.place.module, node.name)
+    return FLOAT if number is None else recipe.rules[number].recipe
 
 
 def _folded(plain: LiteRtModel, place: Path) -> Path:
@@ -158,9 +181,8 @@ def _configs(graphs: Sequence[Graph], recipe: Recipe) -> list[dict[str, Any]]:
     found: dict[Rule, list[str]] = {}
     for graph in graphs:
         for node in graph.nodes:
-            number = recipe.rule_of(node.place.module, node.name)
-            rule = Rule("float") if number is None else recipe.rules[number]
-            found.setdefault(Rule(rule.recipe), []).append(_scope(graph, node.outputs))
+            rule = Rule(_recipe_of(node, recipe))
+            found.setdefault(rule, []).append(_scope(graph, node.outputs))
     most = Counter({rule: len(scopes) for rule, scopes in found.items()})
     (base, _), *_ = most.most_common(1)
     rest = [

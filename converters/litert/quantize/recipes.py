@@ -18,6 +18,7 @@ from typing import Any
 from tpu_export.converters.litert.quantize.errors import RecipeError
 
 FLOAT = "float"
+WEIGHT_BLOCKS = "weight-int4-block32"
 _MIN_MAX = "min_max_uniform_quantize"
 
 
@@ -57,6 +58,8 @@ _CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "dynamic-int4-block32": (_MIN_MAX, _integer(_tensor(4, "BLOCKWISE_32"))),
     "weight-int8": (_MIN_MAX, _stored(_PER_CHANNEL)),
     "weight-int4": (_MIN_MAX, _stored(_tensor(4, "CHANNELWISE"))),
+    # Integers after ai-edge-quantizer; `blocks.widen_blocks` makes floats of them.
+    WEIGHT_BLOCKS: (_MIN_MAX, _integer(_tensor(4, "BLOCKWISE_32"))),
     "static-int8": (
         _MIN_MAX,
         _integer(_PER_CHANNEL, _tensor(8, "TENSORWISE", symmetric=False)),
