@@ -7,7 +7,7 @@ import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
-from tpu_export.converters.stablehlo.operands import widen
+from tpu_export.converters.stablehlo.operands import composite, widen
 from tpu_export.converters.stablehlo.ops.scattering import index_add
 from tpu_export.converters.stablehlo.registry import lowers
 
@@ -36,6 +36,25 @@ def embedding(
         (1, weight.shape[1]),
         mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
     )
+
+
+@lowers(aten.embedding.default, target="litert")
+def embedding_lookup(
+    weight: Array,
+    indices: Array,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Array:
+    """Look up in one op, whose table the quantizer knows; a general gather stays in float."""
+    sizes = (*indices.shape, *weight.shape)
+    if weight.dtype != jnp.float32 or not all(isinstance(n, int) and n for n in sizes):
+        return embedding(weight, indices)
+    flat = indices.reshape(-1).astype(jnp.int32)
+    rows: Array = composite(
+        "odml.embedding_lookup", lambda i, table: embedding(table, i), flat, weight
+    )
+    return rows.reshape(*indices.shape, weight.shape[1])
 
 
 @lowers(aten.one_hot.default)
