@@ -20,6 +20,7 @@ from tpu_export.converters.stablehlo.errors import UnsupportedWriteError
 from tpu_export.converters.stablehlo.graph_copy import changed, graphs, nodes
 from tpu_export.converters.stablehlo.hidden_aliases import show_aliases
 from tpu_export.converters.stablehlo.hidden_writes import announce, hides
+from tpu_export.converters.stablehlo.idle_writes import drop_idle_writes
 from tpu_export.converters.stablehlo.in_place import is_in_place, writes
 from tpu_export.converters.stablehlo.rebinding import rebinding, trains
 from tpu_export.converters.stablehlo.regions import REGIONS, inline_regions
@@ -92,6 +93,7 @@ def _plain(program: ExportedProgram) -> ExportedProgram:
 def _make_plain(module: GraphModule) -> None:
     inline_regions(module)
     for part in graphs(module):
+        drop_idle_writes(part.graph)
         announce(part.graph)
         show_aliases(part)
         plain_strides(part.graph)
