@@ -14,6 +14,7 @@ from torch.export.graph_signature import ConstantArgument
 from torch.utils._pytree import tree_leaves
 
 from tpu_export.converters.stablehlo.known_sizes import settle_sizes
+from tpu_export.converters.stablehlo.layout.borders import AS_TORCH, Borders
 from tpu_export.converters.stablehlo.registry import Target
 from tpu_export.exporter.dims import check_ranges, ones
 from tpu_export.exporter.entry import (
@@ -56,6 +57,7 @@ class Captured:
         model_file: the file that source locations are relative to.
         example: the args and kwargs it was captured with.
         model: the module or function that was captured; None for a program.
+        borders: inputs and outputs that have their channels last here, not in the program.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Captured:
     model_file: Path | None
     example: Example = field(repr=False)
     model: Callable[..., object] | None = field(default=None, repr=False)
+    borders: Borders = AS_TORCH
 
     @cached_property
     def eager(self) -> Callable[..., object]:

@@ -116,6 +116,7 @@ def lower(captured: Captured, *, target: Target = "xla") -> Lowered:
         captured.symbol_names,
         target=target,
         model_file=captured.model_file,
+        borders=captured.borders,
     )
     return Lowered(captured, edge_sizes.refinable(program, captured.example_dims()))
 

@@ -16,6 +16,7 @@ from tpu_export.converters.stablehlo.coverage import check_coverage
 from tpu_export.converters.stablehlo.hoist import Split, split
 from tpu_export.converters.stablehlo.index_ranges import index_ranges
 from tpu_export.converters.stablehlo.layout import channels_last
+from tpu_export.converters.stablehlo.layout.borders import AS_TORCH, Borders
 from tpu_export.converters.stablehlo.narrowing import Argument, Interval, narrow
 from tpu_export.converters.stablehlo.portable import portable_modules
 from tpu_export.converters.stablehlo.program import LoweredProgram
@@ -37,6 +38,7 @@ def lower(
     *,
     target: Target = "xla",
     model_file: Path | None = None,
+    borders: Borders = AS_TORCH,
 ) -> LoweredProgram:
     """Lower one signature.
 
@@ -46,12 +48,14 @@ def lower(
         symbol_names: torch's symbol -> the dimension's name in the signature.
         target: "xla" (TPU and CPU) or "litert".
         model_file: source lines are given relative to its folder.
+        borders: for LiteRT, what comes with its channels last; `signature` says so already.
 
     Raises:
         UnsupportedOpsError: ops without a rule or a decomposition, all at once.
         LoweringBugError: a rule gave another shape or dtype than torch says.
     """
     keep_off_missing_tpu()
+    signature = borders.of_torch(signature)
     bound = bind(program, signature)
     check_coverage(bound.program.graph_module, target, model_file)
     signature = replace(signature, ranges=index_ranges(bound.program, signature))
@@ -62,7 +66,7 @@ def lower(
         whole, (*traced.weights, *traced.rest), traced.signature.counted
     )
     if target == "litert":
-        jaxpr = channels_last(jaxpr, len(bound.weights))
+        jaxpr, traced = _laid_out(jaxpr, traced, borders)
     parts = split(jaxpr, len(bound.weights))
     spec, prepare_spec = _specs(parts, traced)
     prepare = None
@@ -85,6 +89,20 @@ def lower(
         ),
         integers=integers,
     )
+
+
+def _laid_out(
+    jaxpr: ClosedJaxpr, traced: Traced, borders: Borders
+) -> tuple[ClosedJaxpr, Traced]:
+    count = len(traced.weights)
+    taken, given = borders.places(traced.rest, count), borders.places(traced.results)
+    moved = replace(
+        traced,
+        signature=borders.signature(traced.signature),
+        rest=borders.slots(traced.rest),
+        results=borders.slots(traced.results),
+    )
+    return channels_last(jaxpr, count, taken, given), moved
 
 
 def _arguments(traced: Traced) -> list[Argument]:

@@ -47,6 +47,11 @@ def last(values: Shape) -> tuple[Any, ...]:
     return (values[0], *values[2:], values[1])
 
 
+def first(values: Shape) -> tuple[Any, ...]:
+    """Return the same in torch's order, so that it undoes `last`."""
+    return (values[0], values[-1], *values[1:-1])
+
+
 def place(dim: int, rank: int) -> int:
     """Return where a dimension is when channels are last."""
     return to_last(rank).index(dim)
