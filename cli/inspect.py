@@ -44,6 +44,9 @@ def command(artifact: str, as_json: bool) -> None:
     if found["executables"]:
         click.echo("executables:")
         print_table(_executable_lines(found["executables"]))
+    if found["cpu_engines"]:
+        click.echo("engines on a CPU:")
+        print_table(_engine_lines(found["cpu_engines"]))
     if found["report"]:
         click.echo("compiler's estimates, for one chip:")
         print_table(_report_lines(found["report"]))
@@ -84,6 +87,7 @@ def summary(artifact: Artifact) -> dict[str, Any]:
             }
             for x in manifest.executables
         ],
+        "cpu_engines": encode(manifest.cpu_engines),
         "entries": {name: entry.size for name, entry in manifest.entries.items()},
         "manifest": encode(manifest),
         "report": reports(artifact, "report/"),
@@ -157,5 +161,21 @@ def _executable_lines(executables: list[dict[str, Any]]) -> list[list[str]]:
             ", ".join(x["compiler"]["options"]) or "-",
         ]
         for x in executables
+    ]
+    return [header, *rows]
+
+
+def _engine_lines(engines: list[dict[str, Any]]) -> list[list[str]]:
+    header = ["signature", "engine", "LiteRT ms at export", "XLA ms"]
+    rows = [
+        [
+            x["signature"] + "".join(f" {k}={v}" for k, v in x["dims"].items()),
+            x["engine"],
+            *(
+                f"{x['microseconds'][k] / 1e3:.3g}" if k in x["microseconds"] else "-"
+                for k in ("litert", "xla")
+            ),
+        ]
+        for x in engines
     ]
     return [header, *rows]
