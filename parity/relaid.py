@@ -71,14 +71,15 @@ class Relaid(torch.nn.Module):
         """Stand before the model of a signature."""
         super().__init__()
         self._signature, self._borders = captured.signature, borders
-        self.__dict__["_model"] = captured.eager  # no submodule: names stay
+        # No submodule: names stay.
+        self.__dict__["_model"] = captured.eager
         self.training = getattr(captured.eager, "training", False)
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call the model on inputs as torch has them; what it writes to them is kept."""
         signature, borders = self._signature, self._borders
         own = _moved(signature, borders, (args, kwargs), from_last)
-        result = self._model(*own[0], **own[1])
+        result = self.__dict__["_model"](*own[0], **own[1])
         given = pytree.tree_leaves((args, kwargs))
         for x, y in zip(given, pytree.tree_leaves(own), strict=True):
             if isinstance(x, torch.Tensor) and x is not y:
@@ -89,10 +90,12 @@ class Relaid(torch.nn.Module):
             for spec, y in zip(signature.outputs, outputs, strict=True)
         )
 
-    def modules(self) -> Iterator[torch.nn.Module]:
+    def modules(self, remove_duplicate: bool = True) -> Iterator[torch.nn.Module]:
         """Give the model's."""
         owner = getattr(self._model, "__self__", self._model)
-        return owner.modules() if isinstance(owner, torch.nn.Module) else iter(())
+        if isinstance(owner, torch.nn.Module):
+            return owner.modules(remove_duplicate)
+        return iter(())
 
     def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
         """Give the model's, by its names."""
