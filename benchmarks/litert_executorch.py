@@ -8,10 +8,8 @@ Takes model.pt2, inputs and ours-float.tflite from the folder; prints one JSON l
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,7 @@ import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
-
-ROUNDS, SECONDS = 15, 8.0
+from litert_timing import Runner, timed
 
 
 def measure(folder: Path) -> dict[str, Any]:
@@ -37,30 +34,16 @@ def measure(folder: Path) -> dict[str, Any]:
     tensors = [torch.from_numpy(a) for a in given.values()]
     names = json.loads((folder / "sides.json").read_text())["ours"]["inputs"]
     ours = folder / "ours-float.tflite"
-    runners: list[Callable[[], object]] = [
+    runners: list[Runner] = [
         litert_files.interpreter(ours, litert_files.feed(ours, names, given)),
         lambda: method.execute(tensors),
     ]
     result = method.execute(tensors)[0].double().numpy()
     exact = next(iter(np.load(folder / "expected-0.npz").values()))
     noise = float(np.mean((result - exact) ** 2))
-    ms = dict(zip(("ours", "executorch"), rounds(runners), strict=True))
+    ms = timed(dict(zip(("ours", "executorch"), runners, strict=True)))
     snr = 10 * float(np.log10(float(np.mean(exact**2)) / max(noise, 1e-30)))
     return {"convert": seconds, "bytes": path.stat().st_size, "snr": snr, "ms": ms}
-
-
-def rounds(runners: list[Callable[[], object]]) -> list[dict[str, float]]:
-    """Return the least and the median of interleaved rounds, in milliseconds."""
-    for runner in runners:
-        runner()
-    times: list[list[float]] = [[] for _ in runners]
-    end = time.perf_counter() + SECONDS
-    while time.perf_counter() < end or len(times[0]) < ROUNDS:
-        for runner, found in zip(runners, times, strict=True):
-            start = time.perf_counter()
-            runner()
-            found.append((time.perf_counter() - start) * 1e3)
-    return [{"min": min(t), "median": statistics.median(t)} for t in times]
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def measure(name: str, folder: Path, watched: bool) -> dict[str, Any]:
     feeds = [models.labelled(e) for e in examples]
     if not watched:
         plain.save(folder / "ours-float.tflite")
-        leave_for_others(model, captured, examples, folder)
+        leave_for_others(model, examples, folder)
     result["inputs"] = [spec.name for spec in captured.signature.inputs]
     result["outputs"] = [spec.name for spec in captured.signature.outputs]
     named = [dict(zip(result["inputs"], f.values(), strict=True)) for f in feeds]
@@ -102,13 +102,11 @@ def quantized(
 
 
 def leave_for_others(
-    model: torch.nn.Module,
-    captured: Captured,
-    examples: list[models.Example],
-    folder: Path,
+    model: torch.nn.Module, examples: list[models.Example], folder: Path
 ) -> None:
     args, kwargs = examples[0]
-    torch.export.save(captured.program, folder / "model.pt2")
+    flat = torch.export.export(models.Flat(model), args, kwargs)
+    torch.export.save(flat, folder / "model.pt2")
     torch.onnx.export(
         model, args, folder / "model.onnx", kwargs=kwargs, dynamo=True, verbose=False
     )

@@ -70,7 +70,7 @@ process of its own.
 
 
 def _rounds() -> int:
-    from litert_race import ROUNDS
+    from litert_timing import ROUNDS
 
     return ROUNDS
 

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import litert_files
 import numpy as np
 import onnxruntime
+from litert_timing import Runner, timed
 
-from tpu_export.converters.litert.race import interleaved
-
-Runner: TypeAlias = Callable[[], object]
 Arrays: TypeAlias = Mapping[str, np.ndarray]
-ROUNDS, SECONDS = 15, 8.0
 
 
 def measure(folder: Path) -> dict[str, Any]:
@@ -54,17 +50,6 @@ def measure(folder: Path) -> dict[str, Any]:
         result["ms"] = timed(runners)
         found[recipe] = result
     return found
-
-
-def timed(runners: Mapping[str, Runner]) -> dict[str, dict[str, float]]:
-    """Return the least and the median of the rounds, in milliseconds."""
-    if not runners:
-        return {}
-    times = interleaved(list(runners.values()), ROUNDS, SECONDS)
-    return {
-        name: {"min": min(t) * 1e3, "median": statistics.median(t) * 1e3}
-        for name, t in zip(runners, times, strict=True)
-    }
 
 
 def onnx(path: Path, inputs: Arrays) -> dict[str, Runner]:
