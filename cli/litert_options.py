@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -32,6 +32,13 @@ _OPTIONS = (
         default="float32",
         show_default=True,
         help="litert: dtype of floating-point inputs and outputs.",
+    ),
+    click.option(
+        "--io-layout",
+        multiple=True,
+        metavar="LAYOUT",
+        help="litert: nhwc: inputs and outputs of 4 dimensions have their channels last; "
+        "NAME=nhwc: one of them; repeat for others.  [default: nchw]",
     ),
     click.option(
         "--min-snr",
@@ -64,18 +71,33 @@ def read_litert_options(target: str, options: dict[str, Any]) -> LiteRtOptions |
         RecipeError: some are about quantization, and no recipe is given.
     """
     quantize, calibrate, io_dtype, snr, slowdown = (options.pop(n) for n in _NAMES)
-    given = [quantize, calibrate, snr, slowdown]
+    layout = _layout(options.pop("io_layout"))
+    given = [quantize, calibrate, snr, slowdown, layout or None]
     if all(x is None for x in given) and io_dtype == "float32":
         return None
     if target != "litert":
         raise UsageError(
-            f"--target {target} is not quantized",
-            hint="--quantize, --calibrate, --io-dtype, --min-snr and --max-slowdown go "
-            "with --target litert",
+            f"--target {target} keeps torch's layout"
+            if layout
+            else f"--target {target} is not quantized",
+            hint="--quantize, --calibrate, --io-dtype, --io-layout, --min-snr and "
+            "--max-slowdown go with --target litert",
         )
     from tpu_export.parity.litert_options import LiteRtOptions
     from tpu_export.parity.verdict import Gates
 
-    found = LiteRtOptions(quantize, calibrate, io_dtype, Gates(snr, slowdown))
+    found = LiteRtOptions(
+        quantize,
+        calibrate,
+        io_dtype,
+        Gates(snr, slowdown),
+        io_layout=layout or "nchw",
+    )
     found.check()
     return found
+
+
+def _layout(given: Sequence[str]) -> dict[str, str]:
+    """Return the layout by input or output; "*" is that of those without a name."""
+    pairs = (text.rpartition("=") for text in given)
+    return {name or "*": layout for name, _, layout in pairs}

@@ -15,6 +15,7 @@ from tpu_export.exporter.buckets import BucketError, Buckets, check_buckets
 from tpu_export.exporter.progress import Progress, Stages
 from tpu_export.exporter.sources import Source
 from tpu_export.exporter.stages import DEFAULT_TOPOLOGIES
+from tpu_export.parity.io_layout import laid_out_job
 from tpu_export.parity.job import Job
 from tpu_export.parity.litert_options import LiteRtOptions
 from tpu_export.parity.models import captures
@@ -149,7 +150,7 @@ def export(
         litert=litert or LiteRtOptions(),
         stages=stages,
     )
-    return run(job)
+    return run(laid_out_job(job) if target == "litert" else job)
 
 
 def run(job: Job) -> ExportResult:

@@ -33,6 +33,7 @@ class Job:
     second_inputs: Second | None = None
     litert: LiteRtOptions = field(default_factory=LiteRtOptions)
     stages: Stages = field(default_factory=Stages)
+    notes: tuple[str, ...] = ()
 
 
 class Pending(Protocol):

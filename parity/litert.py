@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,11 @@ from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.stages import lower
 from tpu_export.parity.annotated import annotated
 from tpu_export.parity.eager import Array, Call, Run, Sample
+from tpu_export.parity.io_layout import laid_out_job
 from tpu_export.parity.job import Job, Pending
 from tpu_export.parity.judging import initial_state
 from tpu_export.parity.litert_document import Known
-from tpu_export.parity.litert_options import LiteRtOptions
+from tpu_export.parity.litert_options import IoLayout, LiteRtOptions
 from tpu_export.parity.quantized import made, quantized
 from tpu_export.parity.references import Reference, compare, references
 from tpu_export.parity.report import ParityRow
@@ -165,7 +166,7 @@ def tflite(job: Job) -> Iterator[Pending]:
             samples = Samples(job.seed, job.second_inputs)
             known = references(job.signatures, programs, samples)
     state = initial_state(programs.values())
-    yield _PendingFile(candidate, job, known, state, programs)
+    yield _PendingFile(candidate, job, known, state, programs, notes=[*job.notes])
 
 
 def to_litert(
@@ -176,6 +177,7 @@ def to_litert(
     dynamic_shapes: Any = None,
     recipe: str | Path | None = None,
     calibration: str | Sequence[Mapping[str, Any]] | None = None,
+    io_layout: IoLayout = "nchw",
 ) -> LiteRtModel:
     """Convert a model to LiteRT, and quantize it where a recipe says so.
 
@@ -185,6 +187,8 @@ def to_litert(
         dynamic_shapes: as torch.export takes them; the example's sizes are compiled in.
         recipe: "dynamic-int8" and the like, or a .toml file (docs/litert.md); static ones
             need calibration: calls as dicts of arrays by input, or what --calibrate takes.
+        io_layout: "nhwc": inputs and outputs of 4 dimensions have their channels last in the
+            file; or by name, {"image": "nhwc"}. Calibration stays as torch has it.
 
     Returns:
         A model with .save(path), .run(…) and .report. It was loaded and run in both LiteRT
@@ -200,14 +204,15 @@ def to_litert(
         if isinstance(model, Captured)
         else capture(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     )
+    options = replace(_options(recipe, calibration, captured.name), io_layout=io_layout)
+    job = laid_out_job(Job({captured.name: captured}, Path(), litert=options))
+    (captured,) = job.signatures.values()
     program = lower(captured, target="litert").program
     inputs = {captured.name: _trial_inputs(captured, Samples())}
     dims = {captured.name: captured.example_dims()}
     plain = convert({captured.name: program}, dims=dims, inputs=inputs)
     if recipe is None:
         return plain
-    options = _options(recipe, calibration, captured.name)
-    job = Job({captured.name: captured}, Path(), litert=options)
     return made(job, plain, {captured.name: program}, initial_state([program])).model
 
 

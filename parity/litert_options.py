@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tpu_export.converters.litert.quantize.errors import CalibrationError, RecipeError
 from tpu_export.converters.litert.quantize.quantizer import Border
 from tpu_export.converters.litert.quantize.recipes import read_recipe
 from tpu_export.parity.annotations import Annotations
 from tpu_export.parity.verdict import Gates
+
+# "nchw" or "nhwc" for all images, or by input or output; "*": those that are not named.
+IoLayout: TypeAlias = str | Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class LiteRtOptions:
         io_dtype: of floating-point inputs and outputs, "float32", "int8" or "uint8".
         gates: limits for the verdict.
         annotations: labels, licence and golden arrays in the file.
+        io_layout: whether inputs and outputs of 4 dimensions have their channels last.
     """
 
     recipe: str | Path | None = None
@@ -32,6 +36,7 @@ class LiteRtOptions:
     io_dtype: Border = "float32"
     gates: Gates = field(default_factory=Gates)
     annotations: Annotations = field(default_factory=Annotations)
+    io_layout: IoLayout = "nchw"
 
     def check(self) -> None:
         """Refuse what cannot be done, before any work.

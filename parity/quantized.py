@@ -30,6 +30,7 @@ from tpu_export.parity.judging import (
     stepped,
 )
 from tpu_export.parity.references import reference
+from tpu_export.parity.relaid import as_the_file
 from tpu_export.parity.rungs import flat_inputs
 from tpu_export.parity.samples import Samples
 from tpu_export.parity.snr import snr
@@ -151,12 +152,15 @@ def _calls(job: Job) -> tuple[dict[str, list[Sample]], str]:
         draw = Samples(job.seed, job.second_inputs)
         calls = {name: draw.of(c) for name, c in captures.items()}
         return calls, "the example and seeded inputs"
-    signatures = {name: c.signature for name, c in captures.items()}
+    signatures = {n: c.borders.of_torch(c.signature) for n, c in captures.items()}
     dims = {name: c.example_dims() for name, c in captures.items()}
     arrays = (
         calibration_data(given, signatures, dims) if isinstance(given, str) else given
     )
-    calls = {name: real_samples(c, arrays[name]) for name, c in captures.items()}
+    calls = {
+        name: real_samples(c, [as_the_file(c, call) for call in arrays[name]])
+        for name, c in captures.items()
+    }
     return calls, f"{sum(map(len, calls.values()))} calls of --calibrate"
 
 
