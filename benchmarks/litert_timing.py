@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -26,11 +27,14 @@ def rounds(runners: list[Runner]) -> list[list[float]]:
     """Return seconds a call of each runner, one number a round; the runners take turns.
 
     Before each turn: a pause, because another's threads may still spin for work, and a call.
+    Each round has an order of its own, so that none always follows the same one.
     """
     times: list[list[float]] = [[] for _ in runners]
     share = SECONDS / (ROUNDS * len(runners))
+    turns = [*zip(runners, times, strict=True)]
+    draw = random.Random(0)
     for _ in range(ROUNDS):
-        for runner, found in zip(runners, times, strict=True):
+        for runner, found in draw.sample(turns, len(turns)):
             time.sleep(PAUSE)
             runner()
             start, calls = time.perf_counter(), 0

@@ -134,6 +134,22 @@ def test_bytes_are_reproducible_and_gelu_is_one_op(tmp_path: Path) -> None:
     }
 
 
+def test_a_rebuild_with_folded_large_and_shared_weights_is_the_same_file() -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(70, 64)
+            self.conv, self.norm = nn.Conv1d(64, 64, 3), nn.BatchNorm1d(64)
+
+        def forward(self, index: torch.Tensor) -> torch.Tensor:
+            rows = self.norm(self.conv(self.table(index).mT)).mT
+            return F.linear(rows, self.table.weight)
+
+    module, index = Mixed().eval(), torch.arange(8)[None]
+    first, second = converted(module, index), converted(module, index)
+    assert first.path.read_bytes() == second.path.read_bytes()
+
+
 def test_wrong_calls_and_places(tmp_path: Path) -> None:
     model = converted(nn.Linear(2, 2), torch.ones(1, 2))
     with pytest.raises(LiteRtInputError, match=r"unknown input 'y'.*missing input"):
