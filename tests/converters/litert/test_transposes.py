@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
-from tpu_export.converters.litert import convert
+from tpu_export.converters.litert import LiteRtModel, convert
 from tpu_export.converters.litert.transposes import table, total
 from tpu_export.exporter.capture import capture
 from tpu_export.exporter.stages import lower
@@ -30,3 +32,30 @@ def test_a_transpose_is_priced_and_named() -> None:
 
 def test_none_is_said() -> None:
     assert total({"forward": ()}) == "no transposes"
+
+
+class Chain(nn.Module):
+    """A block of MobileNet's, a skip, a transposed convolution, and a mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.norm = nn.BatchNorm2d(8)
+        self.up = nn.ConvTranspose2d(16, 4, 2, stride=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = nn.functional.relu6(self.stem(x))
+        skip = nn.functional.max_pool2d(y, 3, 1, 1)
+        y = nn.functional.hardtanh(self.norm(self.depthwise(y)))
+        return self.up(torch.cat([y, skip], 1)).mean((2, 3))
+
+
+def test_only_the_image_is_moved(
+    right_in_both: Callable[..., LiteRtModel],
+) -> None:
+    torch.manual_seed(0)
+    model = right_in_both(Chain().eval(), torch.randn(1, 3, 16, 12))
+    (moved,) = model.report.transposes["forward"]
+    assert moved.perm == (0, 2, 3, 1)
+    assert moved.shape[1] == 3
