@@ -1,4 +1,4 @@
-"""Options of --target litert: how the .tflite is quantized."""
+"""Options of --target litert: how the .tflite is quantized, and what is in it besides."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tpu_export.cli import annotation_options
 from tpu_export.cli.failures import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _OPTIONS = (
         "--quantize",
         metavar="RECIPE",
         help="litert: dynamic-int8, dynamic-int4, dynamic-int4-block32, weight-int8, "
-        "weight-int4, static-int8, static-int16, fp16, or a file recipe.toml.",
+        "weight-int4, weight-int4-block32, static-int8, static-int16, fp16, or a file recipe.toml.",
     ),
     click.option(
         "--calibrate",
@@ -41,6 +42,14 @@ _OPTIONS = (
         "NAME=nhwc: one of them; repeat for others.  [default: nchw]",
     ),
     click.option(
+        "--dynamic-dims",
+        type=click.Choice(["buckets", "example"]),
+        default="buckets",
+        show_default=True,
+        help="litert: a signature for each size of --bucket, or of sizes chosen within the "
+        "range; example: one, of the example's sizes.",
+    ),
+    click.option(
         "--min-snr",
         type=float,
         metavar="DB",
@@ -54,11 +63,13 @@ _OPTIONS = (
     ),
 )
 _NAMES = ("quantize", "calibrate", "io_dtype", "min_snr", "max_slowdown")
+_MORE = ("io_layout", "dynamic_dims", *annotation_options.NAMES)
+_FLAGS = [f"--{n.replace('_', '-')}" for n in (*_NAMES, *_MORE)]
 
 
 def litert_options(command: F) -> F:
     """Add the options to a command."""
-    for option in reversed(_OPTIONS):
+    for option in reversed((*_OPTIONS, *annotation_options.OPTIONS)):
         command = option(command)
     return command
 
@@ -71,27 +82,31 @@ def read_litert_options(target: str, options: dict[str, Any]) -> LiteRtOptions |
         RecipeError: some are about quantization, and no recipe is given.
     """
     quantize, calibrate, io_dtype, snr, slowdown = (options.pop(n) for n in _NAMES)
+    more = annotation_options.read_annotations(options)
     layout = _layout(options.pop("io_layout"))
-    given = [quantize, calibrate, snr, slowdown, layout or None]
+    dims = options.pop("dynamic_dims")
+    fixed = dims if dims != "buckets" else None
+    given = [quantize, calibrate, snr, slowdown, more or layout or fixed]
     if all(x is None for x in given) and io_dtype == "float32":
         return None
     if target != "litert":
         raise UsageError(
-            f"--target {target} keeps torch's layout"
+            f"--target {target} has no metadata"
+            if more
+            else f"--target {target} keeps torch's layout"
             if layout
+            else f"--target {target} keeps dynamic dimensions"
+            if fixed
             else f"--target {target} is not quantized",
-            hint="--quantize, --calibrate, --io-dtype, --io-layout, --min-snr and "
-            "--max-slowdown go with --target litert",
+            hint=f"{', '.join(_FLAGS)} go with --target litert",
         )
     from tpu_export.parity.litert_options import LiteRtOptions
     from tpu_export.parity.verdict import Gates
 
+    gates = Gates(snr, slowdown)
+    more |= {"io_layout": layout} if layout else {}
     found = LiteRtOptions(
-        quantize,
-        calibrate,
-        io_dtype,
-        Gates(snr, slowdown),
-        io_layout=layout or "nchw",
+        quantize, calibrate, io_dtype, gates, dynamic_dims=dims, **more
     )
     found.check()
     return found

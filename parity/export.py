@@ -15,9 +15,11 @@ from tpu_export.exporter.buckets import BucketError, Buckets, check_buckets
 from tpu_export.exporter.progress import Progress, Stages
 from tpu_export.exporter.sources import Source
 from tpu_export.exporter.stages import DEFAULT_TOPOLOGIES
+from tpu_export.parity.cpu_engines import check_cpu_engine
 from tpu_export.parity.io_layout import laid_out_job
 from tpu_export.parity.job import Job
 from tpu_export.parity.litert_options import LiteRtOptions
+from tpu_export.parity.litert_sizes import sized_job
 from tpu_export.parity.models import captures
 from tpu_export.parity.report import ParityReport
 from tpu_export.parity.targets import WRITERS, UnknownTargetError
@@ -97,6 +99,7 @@ def export(
     parity: bool = True,
     tolerance: float | None = None,
     seed: int = 1,
+    cpu_engine: str = "xla",
     litert: LiteRtOptions | None = None,
     progress: Progress | None = None,
 ) -> ExportResult:
@@ -111,10 +114,14 @@ def export(
         topologies: TPU topologies to compile for; () = portable program and CPU only.
         dynamic_shapes: as torch.export takes them; they name the dynamic dimensions.
         buckets: sizes to compile for, as {"batch": [1, 8], "seq": [128]}: each combination
-            gets executables and is proven. Other sizes run from the portable program.
+            gets executables and is proven. Other sizes run from the portable program. With
+            target litert each is a signature of the file, and there are no others.
         tolerance: overrides the threshold of every floating-point output (see
             docs/parity.md).
         seed: of the second set of inputs that parity runs.
+        cpu_engine: what runs the .tpuexe on a CPU: "xla"; "litert", whose .tflite the
+            artifact then has too, with the weights once more; or "auto", the faster one as
+            measured here.
         litert: for target litert: how to quantize, and limits for the verdict.
 
     Raises:
@@ -122,15 +129,17 @@ def export(
     """
     if target not in WRITERS:
         raise UnknownTargetError(target)
-    if buckets and target != "cloud-tpu":
+    if buckets and target == "stablehlo":
         raise BucketError(
-            f"target {target} has no buckets", hint="they are for target cloud-tpu"
+            f"target {target} has no buckets",
+            hint="they are for targets cloud-tpu and litert",
         )
     if litert is not None and target != "litert":
         raise RecipeError(
             f"target {target} is not quantized",
             hint="LiteRtOptions are for target litert",
         )
+    check_cpu_engine(cpu_engine, target)
     stages = Stages(progress)
     second = model.second_inputs if isinstance(model, Source) else None
     with stages.stage("capture") as words:
@@ -147,10 +156,11 @@ def export(
         tolerance=tolerance,
         seed=seed,
         second_inputs=second,
+        cpu_engine=cpu_engine,
         litert=litert or LiteRtOptions(),
         stages=stages,
     )
-    return run(laid_out_job(job) if target == "litert" else job)
+    return run(laid_out_job(sized_job(job)) if target == "litert" else job)
 
 
 def run(job: Job) -> ExportResult:

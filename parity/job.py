@@ -31,6 +31,7 @@ class Job:
     tolerance: float | None = None
     seed: int = 1
     second_inputs: Second | None = None
+    cpu_engine: str = "xla"
     litert: LiteRtOptions = field(default_factory=LiteRtOptions)
     stages: Stages = field(default_factory=Stages)
     notes: tuple[str, ...] = ()

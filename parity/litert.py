@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tpu_export.converters.litert import LiteRtModel, build, convert
+from tpu_export.converters.litert import LiteRtModel, build
 from tpu_export.converters.litert.engines import ENGINES, Calls, Engine
 from tpu_export.converters.litert.model import LiteRtReport
 from tpu_export.converters.litert.transposes import table, total
 from tpu_export.converters.litert.trial import Candidate
 from tpu_export.converters.stablehlo.program import LoweredProgram
-from tpu_export.exporter.capture import Captured, capture
+from tpu_export.exporter.buckets import Buckets, check_buckets
+from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.stages import lower
 from tpu_export.parity.annotated import annotated
 from tpu_export.parity.eager import Array, Call, Run, Sample
@@ -23,7 +24,9 @@ from tpu_export.parity.io_layout import laid_out_job
 from tpu_export.parity.job import Job, Pending
 from tpu_export.parity.judging import initial_state
 from tpu_export.parity.litert_document import Known
-from tpu_export.parity.litert_options import IoLayout, LiteRtOptions
+from tpu_export.parity.litert_options import DynamicDims, IoLayout, LiteRtOptions
+from tpu_export.parity.litert_sizes import check_shared_state, sized_job
+from tpu_export.parity.models import captures
 from tpu_export.parity.quantized import made, quantized
 from tpu_export.parity.references import Reference, compare, references
 from tpu_export.parity.report import ParityRow
@@ -149,15 +152,10 @@ def tflite(job: Job) -> Iterator[Pending]:
     stage = job.stages.stage
     job.litert.check()
     with stage("lower"):
-        programs = {
-            name: lower(c, target="litert").program
-            for name, c in job.signatures.items()
-        }
+        programs = _lowered(job.signatures)
+        check_shared_state(job.litert, programs)
     with stage("convert"):
-        dims = {name: c.example_dims() for name, c in job.signatures.items()}
-        draw = Samples(job.seed, job.second_inputs)
-        inputs = {n: _trial_inputs(c, draw) for n, c in job.signatures.items()}
-        candidate = build(programs, dims=dims, inputs=inputs)
+        candidate = _candidate(job, programs)
         if not job.parity:
             candidate.checked()
     known: Sequence[Reference] = ()
@@ -169,12 +167,30 @@ def tflite(job: Job) -> Iterator[Pending]:
     yield _PendingFile(candidate, job, known, state, programs, notes=[*job.notes])
 
 
+def _lowered(signatures: Mapping[str, Captured]) -> dict[str, LoweredProgram]:
+    """Lower each graph once, whatever number of signatures it is."""
+    made: dict[int, LoweredProgram] = {}
+    for captured in signatures.values():
+        if id(captured.program) not in made:
+            made[id(captured.program)] = lower(captured, target="litert").program
+    return {
+        name: _named(made[id(captured.program)], name)
+        for name, captured in signatures.items()
+    }
+
+
+def _named(program: LoweredProgram, name: str) -> LoweredProgram:
+    return replace(program, signature=replace(program.signature, name=name))
+
+
 def to_litert(
     model: Any,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    buckets: Buckets | None = None,
+    dynamic_dims: DynamicDims = "buckets",
     recipe: str | Path | None = None,
     calibration: str | Sequence[Mapping[str, Any]] | None = None,
     io_layout: IoLayout = "nchw",
@@ -182,9 +198,13 @@ def to_litert(
     """Convert a model to LiteRT, and quantize it where a recipe says so.
 
     Args:
-        model: nn.Module, function, ExportedProgram, .pt2 path, or a Captured.
+        model: nn.Module, function, ExportedProgram, .pt2 path, a Captured, or captured
+            signatures by name.
         args: example inputs; kwargs: likewise.
-        dynamic_shapes: as torch.export takes them; the example's sizes are compiled in.
+        dynamic_shapes: as torch.export takes them; they name the dynamic dimensions.
+        buckets: their sizes, a signature for each combination; chosen where they have a
+            maximum and none is given.
+        dynamic_dims: "buckets", or "example" for one signature of the example's sizes.
         recipe: "dynamic-int8" and the like, or a .toml file (docs/litert.md); static ones
             need calibration: calls as dicts of arrays by input, or what --calibrate takes.
         io_layout: "nhwc": inputs and outputs of 4 dimensions have their channels last in the
@@ -198,34 +218,28 @@ def to_litert(
         LiteRtUnsupportedOpsError: ops that LiteRT cannot hold or computes wrongly.
         RecipeError, CalibrationError, QuantizedNothingError: as of `quantize`.
     """
-    _options(recipe, calibration, "").check()
-    captured = (
-        model
-        if isinstance(model, Captured)
-        else capture(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    options = LiteRtOptions(
+        recipe, calibration, dynamic_dims=dynamic_dims, io_layout=io_layout
     )
-    options = replace(_options(recipe, calibration, captured.name), io_layout=io_layout)
-    job = laid_out_job(Job({captured.name: captured}, Path(), litert=options))
-    (captured,) = job.signatures.values()
-    program = lower(captured, target="litert").program
-    inputs = {captured.name: _trial_inputs(captured, Samples())}
-    dims = {captured.name: captured.example_dims()}
-    plain = convert({captured.name: program}, dims=dims, inputs=inputs)
+    options.check()
+    signatures = captures(model, tuple(args), kwargs, dynamic_shapes)
+    check_buckets(signatures, buckets or {})
+    job = Job(signatures, Path(), buckets=buckets or {}, litert=options)
+    job = laid_out_job(sized_job(job))
+    programs = _lowered(job.signatures)
+    check_shared_state(options, programs)
+    plain = _candidate(job, programs).checked()
     if recipe is None:
         return plain
-    return made(job, plain, {captured.name: program}, initial_state([program])).model
+    return made(job, plain, programs, initial_state(programs.values())).model
 
 
-def _options(
-    recipe: str | Path | None,
-    calibration: str | Sequence[Mapping[str, Any]] | None,
-    name: str,
-) -> LiteRtOptions:
-    if calibration is None or isinstance(calibration, str):
-        return LiteRtOptions(recipe, calibration)
-    return LiteRtOptions(recipe, {name: calibration})
-
-
-def _trial_inputs(captured: Captured, samples: Samples) -> dict[str, Array]:
-    """Return the second inputs, which are like the example's: zeros would hide much."""
-    return flat_inputs(captured.signature, samples.of(captured)[-1])
+def _candidate(job: Job, programs: Mapping[str, LoweredProgram]) -> Candidate:
+    """Convert; the trials take second inputs, which are like the example's: zeros hide much."""
+    draw = Samples(job.seed, job.second_inputs)
+    captured = job.signatures.items()
+    return build(
+        programs,
+        dims={name: c.example_dims() for name, c in captured},
+        inputs={n: flat_inputs(c.signature, draw.of(c)[-1]) for n, c in captured},
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tpu_export.converters.litert.quantize.errors import CalibrationError, RecipeError
 from tpu_export.converters.litert.quantize.quantizer import Border
@@ -13,29 +13,34 @@ from tpu_export.converters.litert.quantize.recipes import read_recipe
 from tpu_export.parity.annotations import Annotations
 from tpu_export.parity.verdict import Gates
 
+Calls: TypeAlias = Sequence[Mapping[str, Any]]
+DynamicDims: TypeAlias = Literal["buckets", "example"]
 # "nchw" or "nhwc" for all images, or by input or output; "*": those that are not named.
 IoLayout: TypeAlias = str | Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class LiteRtOptions:
-    """How the .tflite is quantized.
+    """How the .tflite is made and quantized.
 
     Attributes:
         recipe: a name of `quantize.NAMES`, or a .toml file; None: float.
         calibrate: where real inputs come from, as `--calibrate` takes it, or the calls of
-            each signature themselves (inputs by name).
+            each signature themselves (inputs by name); of the only one without its name.
         io_dtype: of floating-point inputs and outputs, "float32", "int8" or "uint8".
         gates: limits for the verdict.
         annotations: labels, licence and golden arrays in the file.
+        dynamic_dims: "buckets": a signature for each set of sizes of --bucket, or of sizes
+            that are chosen; "example": one for the example's sizes.
         io_layout: whether inputs and outputs of 4 dimensions have their channels last.
     """
 
     recipe: str | Path | None = None
-    calibrate: str | Mapping[str, Sequence[Mapping[str, Any]]] | None = None
+    calibrate: str | Calls | Mapping[str, Calls] | None = None
     io_dtype: Border = "float32"
     gates: Gates = field(default_factory=Gates)
     annotations: Annotations = field(default_factory=Annotations)
+    dynamic_dims: DynamicDims = "buckets"
     io_layout: IoLayout = "nchw"
 
     def check(self) -> None:

@@ -14,25 +14,22 @@ from tpu_export.converters.litert.errors import LiteRtMismatchError
 from tpu_export.converters.litert.graph import read_graph
 from tpu_export.converters.litert.quantize import (
     Quantized,
-    calibration_data,
     quantize,
     read_recipe,
 )
 from tpu_export.converters.stablehlo.program import LoweredProgram
+from tpu_export.parity.calls import calls_of
 from tpu_export.parity.eager import Array, Sample
 from tpu_export.parity.job import Job
 from tpu_export.parity.judging import (
     as_numbers,
     as_taken,
     judge,
-    real_samples,
     state_of,
     stepped,
 )
 from tpu_export.parity.references import reference
-from tpu_export.parity.relaid import as_the_file
 from tpu_export.parity.rungs import flat_inputs
-from tpu_export.parity.samples import Samples
 from tpu_export.parity.snr import snr
 from tpu_export.parity.verdict import Verdict
 from tpu_export.parity.verdict_text import verdict_text
@@ -98,7 +95,7 @@ def quantized(
     """
     stage = job.stages.stage
     with stage("quantize") as words:
-        calls, data = _calls(job)
+        calls, data = calls_of(job)
         done = made(job, plain, programs, state, calls)
         words.append(f"{done.recipe.name} {done.recipe.digest[:16]}")
     with stage("verdict"):
@@ -128,7 +125,7 @@ def made(
     """
     options = job.litert
     assert options.recipe is not None
-    samples = _calls(job)[0] if calls is None else calls
+    samples = calls_of(job)[0] if calls is None else calls
     inputs = {
         name: stepped(
             plain.path,
@@ -143,25 +140,6 @@ def made(
     done = quantize(plain, recipe, taken, border=options.io_dtype)
     _check_engines(done.model, inputs)
     return done
-
-
-def _calls(job: Job) -> tuple[dict[str, list[Sample]], str]:
-    """Return the calls of each signature, and where they come from."""
-    given, captures = job.litert.calibrate, job.signatures
-    if given is None:
-        draw = Samples(job.seed, job.second_inputs)
-        calls = {name: draw.of(c) for name, c in captures.items()}
-        return calls, "the example and seeded inputs"
-    signatures = {n: c.borders.of_torch(c.signature) for n, c in captures.items()}
-    dims = {name: c.example_dims() for name, c in captures.items()}
-    arrays = (
-        calibration_data(given, signatures, dims) if isinstance(given, str) else given
-    )
-    calls = {
-        name: real_samples(c, [as_the_file(c, call) for call in arrays[name]])
-        for name, c in captures.items()
-    }
-    return calls, f"{sum(map(len, calls.values()))} calls of --calibrate"
 
 
 def _check_engines(

@@ -28,6 +28,7 @@ CONVERTERS_MAY_IMPORT = {
     "manifest",
     "stablehlo",
     "devices",
+    "dims",
     "expressions",
     "tensors",
 }

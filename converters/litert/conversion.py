@@ -20,9 +20,11 @@ from tpu_export.converters.litert.exchange import Array, write_arrays
 from tpu_export.converters.litert.flatbuffer import op_histograms
 from tpu_export.converters.litert.model import LiteRtModel, LiteRtReport
 from tpu_export.converters.litert.process import run_module
+from tpu_export.converters.litert.sizes import at_sizes
 from tpu_export.converters.litert.static import (
     StaticProgram,
     static_program,
+    weights_of,
 )
 from tpu_export.converters.litert.transposes import transposes
 from tpu_export.converters.litert.trial import Candidate, answered
@@ -80,7 +82,7 @@ def build(
     try:
         start = time.perf_counter()
         sizes = dims or {}
-        static = {n: static_program(p, sizes.get(n, {})) for n, p in programs.items()}
+        static = _static(programs, sizes)
         path = _converted(static, place)
         report = LiteRtReport(
             size=path.stat().st_size,
@@ -95,10 +97,23 @@ def build(
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
-    signatures = {name: p.signature for name, p in programs.items()}
-    model = LiteRtModel(path, signatures, report)
+    signatures = {
+        name: at_sizes(p.signature, sizes.get(name, {})) for name, p in programs.items()
+    }
+    model = LiteRtModel(path, signatures, report, sizes)
     weakref.finalize(model, shutil.rmtree, place, ignore_errors=True)
     return Candidate(model, trials)
+
+
+def _static(
+    programs: Mapping[str, LoweredProgram], sizes: Mapping[str, Mapping[str, int]]
+) -> dict[str, StaticProgram]:
+    """Return programs at their sizes; one at several sizes has its weights once."""
+    weights = {id(p.main): weights_of(p) for p in programs.values()}
+    return {
+        name: static_program(p, sizes.get(name, {}), weights[id(p.main)])
+        for name, p in programs.items()
+    }
 
 
 def _converted(programs: Mapping[str, StaticProgram], place: Path) -> Path:
@@ -113,9 +128,10 @@ def _converted(programs: Mapping[str, StaticProgram], place: Path) -> Path:
     write_arrays(place / "weights", arrays)
     (place / "job.json").write_text(json.dumps(specs))
     status, words = run_module(_WORKER, str(place))
+    path = place / "model.tflite"
     if status != 0:
         raise _explained(place / "error.json", status, words)
-    return place / "model.tflite"
+    return path
 
 
 def _key(array: Array) -> str:

@@ -16,6 +16,7 @@ from tpu_export.converters.litert.engines import Calls, Engine, run_calls
 from tpu_export.converters.litert.errors import LiteRtInputError
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.flatbuffer import Histogram
+from tpu_export.converters.litert.sizes import Sizes, chosen, misshapen
 from tpu_export.converters.litert.transposes import Transpose
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.signature import Signature
@@ -50,11 +51,16 @@ class LiteRtModel:
 
     State slots are inputs and outputs named "state.NAME"; an input that forward() writes to
     has an output "input.NAME".
+
+    Attributes:
+        signatures: of the file, by name; their sizes are fixed.
+        sizes: of the model's dynamic dimensions, by signature.
     """
 
     path: Path
     signatures: Mapping[str, Signature]
     report: LiteRtReport
+    sizes: Mapping[str, Sizes] = field(default_factory=dict)
 
     def save(self, path: str | Path) -> Path:
         """Write the .tflite atomically and return its path.
@@ -89,7 +95,8 @@ class LiteRtModel:
         """Run a signature once in a worker process; returns outputs by name.
 
         Args:
-            signature: by default the only one, or "forward".
+            signature: a name in the file, or in the model: then the shapes of the inputs
+                choose among its sizes. By default the model's only one, or "forward".
             engine: LiteRT's Interpreter or its CompiledModel, both on the CPU.
             inputs: arrays by input name (``**{"cache.0.key": …}`` for nested ones).
 
@@ -97,20 +104,14 @@ class LiteRtModel:
             LiteRtInputError: names, shapes or dtypes do not fit.
             LiteRtUnloadableError: the engine refuses the file.
         """
-        name = signature or (
-            "forward" if len(self.signatures) > 1 else next(iter(self.signatures))
-        )
-        arrays = self._checked(name, inputs)
+        arrays = {key: np.asarray(value) for key, value in inputs.items()}
+        name = chosen(self.signatures, self.sizes, signature, arrays)
+        self._check(name, arrays)
         ((outputs,),) = run_calls(self.path, engine, [Calls(name, [arrays])])
         return outputs
 
-    def _checked(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        if name not in self.signatures:
-            raise LiteRtInputError(
-                f"no signature {name!r}", hint=f"there are {', '.join(self.signatures)}"
-            )
+    def _check(self, name: str, arrays: Mapping[str, Array]) -> None:
         specs = input_specs(self.signatures[name])
-        arrays = {key: np.asarray(value) for key, value in inputs.items()}
         problems = [f"unknown input {key!r}" for key in arrays if key not in specs]
         problems += [f"missing input {key!r}" for key in specs if key not in arrays]
         problems += [
@@ -118,10 +119,10 @@ class LiteRtModel:
             for key, array in arrays.items()
             if key in specs and array.dtype.name != specs[key]
         ]
+        problems += misshapen(self.signatures[name], arrays)
         if problems:
             wanted = ", ".join(f"{key}: {dtype}" for key, dtype in specs.items())
             raise LiteRtInputError("; ".join(problems), hint=f"{name} takes {wanted}")
-        return arrays
 
 
 def input_specs(signature: Signature) -> dict[str, str]:

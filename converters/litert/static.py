@@ -36,13 +36,24 @@ class StaticProgram:
         return _run(self.module, self.spec, [*self.weights.values(), *given])
 
 
-def static_program(program: LoweredProgram, dims: Mapping[str, int]) -> StaticProgram:
-    """Bind every dynamic dimension to a size, and compute what depends on weights only."""
+def static_program(
+    program: LoweredProgram,
+    dims: Mapping[str, int],
+    weights: Mapping[str, Array] | None = None,
+) -> StaticProgram:
+    """Bind every dynamic dimension to a size, and compute what depends on weights only.
+
+    Args:
+        program: of any number of sizes.
+        dims: a size for each dynamic dimension.
+        weights: of `weights_of`, where they are computed already.
+    """
     spec, module = program.main.spec, program.main.module("cpu")
     if any(isinstance(d, str) for s in spec.arguments for d in s.shape):
         module = refined(module, spec, dims)
         spec = FunctionSpec(_bound(spec.arguments, dims), _bound(spec.results, dims))
-    return StaticProgram(module, spec, _weights(program))
+    found = weights_of(program) if weights is None else weights
+    return StaticProgram(module, spec, found)
 
 
 def leading_slots(spec: FunctionSpec) -> list[Slot]:
@@ -54,7 +65,7 @@ def _bound(slots: Sequence[Slot], dims: Mapping[str, int]) -> tuple[Slot, ...]:
     return tuple(replace(s, shape=static_shape(s.shape, dims)) for s in slots)
 
 
-def _weights(program: LoweredProgram) -> dict[str, Array]:
+def weights_of(program: LoweredProgram) -> dict[str, Array]:
     """Return main's weight and prepared arguments."""
     prepared: dict[str, Array] = {}
     if program.prepare is not None:

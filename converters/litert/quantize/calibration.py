@@ -13,6 +13,8 @@ import numpy as np
 
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.quantize.errors import CalibrationError
+from tpu_export.converters.litert.sizes import fits
+from tpu_export.runtime.dims import solve_dims
 from tpu_export.runtime.signature import Signature
 
 MAX_CALLS = 512
@@ -32,7 +34,7 @@ def calibration_data(
             that returns one, of dicts by input, tuples, or one array. With several
             signatures, a folder has one folder for each, and the function takes the name.
         signatures: by name.
-        dims: sizes of dynamic dimensions, by signature.
+        dims: sizes of dynamic dimensions, by signature; one without may have any.
 
     Returns:
         at most 512 calls of each signature.
@@ -118,12 +120,15 @@ def _checked(
     stacked = not wrong and all(a.ndim == len(shapes[n]) + 1 for n, a in arrays.items())
     for n, array in arrays.items() if not wrong else ():
         got = array.shape[1:] if stacked else array.shape
-        if got != shapes[n]:
+        if not fits(got, shapes[n]):
             wrong.append(f"{n} has shape {got}, not {shapes[n]}")
         if not _same_kind(array.dtype, np.dtype(specs[n].dtype)):
             wrong.append(f"{n} is {array.dtype}, not {specs[n].dtype}")
         elif array.dtype.kind == "f" and not np.isfinite(array).all():
             wrong.append(f"{n} has NaN or infinite values")
+    if not wrong:
+        given = {n: a.shape[1:] if stacked else a.shape for n, a in arrays.items()}
+        wrong += solve_dims(signature.inputs, given, signature.dims)[1]
     if wrong:
         known = (f"{n}: {specs[n].dtype}{list(s)}" for n, s in shapes.items())
         raise CalibrationError(
