@@ -67,7 +67,7 @@ def _widened(graph: Graph, weight: int) -> tuple[int, list[Any]]:
     steps = _add(graph, weight, "steps", column, like=scales)
     wide = [_add(graph, weight, "float_steps", column)]
     wide += [_add(graph, weight, f"float_rows{i}", rows) for i in range(2)]
-    result = _add(graph, weight, "float", shape)
+    result = _add(graph, weight, "float", shape.tolist())
     size = _add(graph, weight, "shape", [2])
     tensors[size].type = _INT32
     hold(graph, size, shape)
