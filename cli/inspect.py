@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tpu_export.cli import integers
 from tpu_export.cli.output import print_json, print_table, size_text
+from tpu_export.cli.tflite import is_tflite
+from tpu_export.cli.tflite_inspect import show
 
 if TYPE_CHECKING:
     from tpu_export.runtime.artifact import Artifact
@@ -17,7 +20,10 @@ if TYPE_CHECKING:
 @click.argument("artifact", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(artifact: str, as_json: bool) -> None:
-    """Show what a .tpuexe holds; nothing in it is run."""
+    """Show what a .tpuexe or a .tflite holds; nothing in it is run."""
+    if is_tflite(artifact):
+        show(Path(artifact), as_json=as_json)
+        return
     from tpu_export.runtime.artifact import Artifact
     from tpu_export.runtime.signature import sizes_text
 

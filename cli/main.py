@@ -16,13 +16,14 @@ COMMANDS = {
     "export": "Export a model and prove the result (the default command).",
     "debug": "Find the op of a model that is computed otherwise than in torch.",
     "demo": "Export EfficientNet-Lite0 for both targets and compare the answers.",
+    "diff": "Say how two .tflite files differ.",
     "doctor": "Show versions, extras, and what this host can compile and run.",
     "explain": "Explain an error code.",
-    "inspect": "Show what an artifact holds.",
+    "inspect": "Show what a .tpuexe or .tflite holds.",
     "ops": "Show whether the ops of a model are covered, or one op by name.",
     "parity": "Compare an artifact with the model, or with its recorded outputs.",
     "quantize-debug": "Find the layer that a quantization for LiteRT hurts.",
-    "run": "Run an artifact on inputs from a file.",
+    "run": "Run a .tpuexe or .tflite on inputs from a file.",
     "zoo": "List the model zoo, or export from it.",
 }
 

@@ -14,6 +14,8 @@ import click
 from tpu_export.cli.failures import UsageError
 from tpu_export.cli.inputs import read_inputs
 from tpu_export.cli.json_values import json_text
+from tpu_export.cli.output import print_table
+from tpu_export.cli.tflite import is_tflite, replay, show_run
 from tpu_export.cli.verbosity import verbose_option
 
 if TYPE_CHECKING:
@@ -22,9 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument("artifact", type=click.Path())
-@click.option(
-    "-i", "--input", "source", required=True, help="FILE.npz, .npy, .json or -."
-)
+@click.option("-i", "--input", "source", help="FILE.npz, .npy, .json or -.")
 @click.option("-o", "--output", "target", default="-", help="FILE.npz, FILE.json or -.")
 @click.option("--signature", help="By default the only one, or forward.")
 @click.option(
@@ -36,23 +36,48 @@ if TYPE_CHECKING:
     default="auto",
     show_default=True,
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["interpreter", "compiled"]),
+    default="interpreter",
+    show_default=True,
+    help="Of a .tflite: LiteRT's Interpreter or its CompiledModel, on the CPU.",
+)
+@click.option(
+    "--golden",
+    is_flag=True,
+    help="Of a .tflite: run its golden inputs instead, and compare with its golden outputs.",
+)
 @verbose_option
 def command(
     artifact: str,
-    source: str,
+    source: str | None,
     target: str,
     signature: str | None,
     device: str,
     executables: Any,
+    engine: Any,
+    golden: bool,
 ) -> None:
-    """Run an artifact once. Inputs are arrays by name; nested names are dotted.
+    """Run a .tpuexe or a .tflite once. Inputs are arrays by name; nested names are dotted.
 
     In JSON, read or written, NaN and infinities are the strings "NaN", "Infinity" and
     "-Infinity".
     """
+    check_target(target)
+    if golden:
+        _replay(artifact, engine, source)
+        return
+    if source is None:
+        raise UsageError(
+            "no inputs are given", hint="give --input FILE.npz, .npy, .json or -"
+        )
+    if is_tflite(artifact):
+        _no_tpu(device)
+        write_outputs(target, show_run(Path(artifact), source, signature, engine))
+        return
     from tpu_export.runtime.program import load
 
-    check_target(target)
     with load(artifact, device=device, executables=executables) as program:
         names = list(program.signatures)
         name = signature or (names[0] if len(names) == 1 else "forward")
@@ -62,6 +87,27 @@ def command(
         origin = f"{name} on {program.device}: {program.origin[name]}"
     click.echo(origin, err=True)
     write_outputs(target, outputs)
+
+
+def _replay(artifact: str, engine: Any, source: str | None) -> None:
+    if source is not None or not is_tflite(artifact):
+        what = "--input has no use with" if source else f"{artifact} is no .tflite for"
+        raise UsageError(
+            f"{what} --golden",
+            hint="`tpu-export parity FILE.tpuexe` compares a .tpuexe with its golden outputs",
+        )
+    table, good = replay(Path(artifact), engine)
+    print_table(table)
+    if not good:
+        click.get_current_context().exit(1)
+
+
+def _no_tpu(device: str) -> None:
+    if device not in ("auto", "cpu"):
+        raise UsageError(
+            f"--device {device} cannot run a .tflite",
+            hint="LiteRT runs on the CPU here: leave --device out",
+        )
 
 
 def _arguments(signature: Signature, arrays: dict[str, Any]) -> dict[str, Any]:
