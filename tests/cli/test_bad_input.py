@@ -106,11 +106,11 @@ USAGE = {
     "bucket of words": (["MODEL", "--bucket", "batch=1,big"], 2, "TPX-0002", "'big'"),
     "bucket of fractions": (["MODEL", "--bucket", "batch=1.5"], 2, "TPX-0002", "'1.5'"),
     "bucket of nothing": (["MODEL", "--bucket", "batch=1,"], 2, "TPX-0002", "''"),
-    "bucket for phones": (
-        ["MODEL", "--target", "litert", "--bucket", "batch=1"],
+    "bucket for StableHLO": (
+        ["MODEL", "--target", "stablehlo", "--bucket", "batch=1"],
         2,
         "TPX-0307",
-        "cloud-tpu",
+        "cloud-tpu and litert",
     ),
     "topology for phones": (
         ["MODEL", "--target", "litert", "-t", "v5e-1"],

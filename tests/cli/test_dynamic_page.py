@@ -31,7 +31,7 @@ def test_the_page_is_true(tpx: Run, folder: Path) -> None:
     export, inspect = COMMANDS
     status, out, err = tpx(*export)
     assert status == 0, err
-    assert out.count("batch=8 seq=128") == 2  # proven, and estimated
+    assert out.count("batch=8 seq=128") == 3  # proven, estimated, noted
     status, out, _ = tpx(*inspect)
     assert "forward(ids: int64[batch, seq])\n" in out
     assert "  batch: 0 … 64\n  seq: 0 … 512\n  ids: 0 … 999 (" in out

@@ -34,7 +34,9 @@ def test_each_signature_has_the_sizes_of_its_example(tmp_path: Path) -> None:
         name: [{"input": draw.standard_normal((n, 8), np.float32)}]
         for name, n in (("few", 2), ("many", 8))
     }
-    options = LiteRtOptions("static-int8", data, "uint8", Gates(min_snr=30))
+    options = LiteRtOptions(
+        "static-int8", data, "uint8", Gates(min_snr=30), dynamic_dims="example"
+    )
     result = export(signatures(), target="litert", output=output, litert=options)
     assert result.quantization is not None
     borders = [line for line in result.quantization["text"] if " is uint8: " in line]

@@ -50,7 +50,7 @@ def embedding_lookup(
     sizes = (*indices.shape, *weight.shape)
     if weight.dtype != jnp.float32 or not all(isinstance(n, int) and n for n in sizes):
         return embedding(weight, indices)
-    flat = indices.reshape(-1).astype(jnp.int32)
+    flat = indices.astype(jnp.int32).reshape(-1)
     rows: Array = composite(
         "odml.embedding_lookup", lambda i, table: embedding(table, i), flat, weight
     )
