@@ -10,7 +10,8 @@ from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import jax
-from jaxlib import xla_client
+import numpy as np
+from jaxlib import lapack, xla_client
 
 from tpu_export.runtime.devices import XLA_CPU_OPTIONS
 from tpu_export.runtime.errors import TpuExportError
@@ -49,6 +50,9 @@ def load_executable(data: bytes, device: Any) -> Flat:
     The bytes are native code: check where they come from before. Argument count and sizes
     are checked by PJRT, dtypes are not.
     """
+    if device.platform == "cpu" and b"lapack_" in data:
+        # jaxlib's LAPACK calls jump to addresses that only lowering fills in.
+        lapack.prepare_lapack_call("getrf_ffi", np.float32)  # type: ignore[no-untyped-call]
     devices = xla_client.DeviceList((device,))
     executable = device.client.deserialize_executable(data, executable_devices=devices)
 
