@@ -31,4 +31,11 @@ def restored(
             kept.update(before)
         with torch.no_grad():
             for name, tensor in tensors.items():
-                tensor.copy_(values[name])
+                if not _is_expanded(tensor):
+                    tensor.copy_(values[name])
+
+
+def _is_expanded(tensor: torch.Tensor) -> bool:
+    """Whether elements share memory by a stride of 0: torch writes to no such tensor."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return any(size > 1 and stride == 0 for size, stride in pairs)
