@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import torch
 from jax import Array, lax
 
-from tpu_export.converters.stablehlo.operands import DTYPES
+from tpu_export.converters.stablehlo.context import current
+from tpu_export.converters.stablehlo.operands import DTYPES, widen
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -16,18 +19,32 @@ aten = torch.ops.aten
 def convert(x: Array, dtype: torch.dtype | None) -> Array:
     """Cast as torch does on x86.
 
-    Floats truncate towards zero; narrow integers take the low bits of that. Beyond the range of
-    int32 and int64, and for NaN, torch's result depends on the host: here it saturates, NaN is 0.
+    Floats truncate towards zero. What int32 or int64 cannot hold, and NaN, becomes their lowest
+    value, as x86's CVTTSS2SI gives it (Intel SDM, "integer indefinite"). Narrower integers take
+    the low bits of an int32, unsigned ones of a float64 those of an int64. LiteRT's CAST kernel
+    does that by itself.
     """
     if dtype is None or x.dtype == DTYPES[dtype]:
         return x
     target = DTYPES[dtype]
     if jnp.iscomplexobj(x) and not jnp.issubdtype(target, jnp.complexfloating):
         x = x != 0 if target == np.bool_ else jnp.real(x)
-    narrow = jnp.issubdtype(target, jnp.integer) and target.itemsize < 4
-    if narrow and jnp.issubdtype(x.dtype, jnp.floating):
-        x = x.astype(jnp.int32)
+    if jnp.issubdtype(x.dtype, jnp.floating) and jnp.issubdtype(target, jnp.integer):
+        x = _truncate(widen(x), target)
     return x.astype(target)
+
+
+def _truncate(x: Array, target: np.dtype[Any]) -> Array:
+    """Round floats towards zero; where that does not fit, the lowest value."""
+    unsigned = jnp.issubdtype(target, jnp.unsignedinteger)
+    long = target.itemsize == 8 or (unsigned and x.dtype == np.float64)
+    integer = np.dtype(np.int64 if long else np.int32)
+    whole = x.astype(integer)
+    if current().target == "litert":
+        return whole
+    end = 2.0 ** (8 * integer.itemsize - 1)
+    lowest = jnp.asarray(np.iinfo(integer).min, integer)
+    return jnp.where((x >= -end) & (x < end), whole, lowest)
 
 
 @lowers(aten.to.dtype, aten._to_copy.default, aten.to.dtype_layout)

@@ -24,6 +24,33 @@ def test_casts(compare, source, target):
     compare(aten._to_copy.default, X.to(source), dtype=target)
 
 
+BEYOND = [
+    300.0,
+    3000000123.0,
+    -300.7,
+    7e4,
+    3e9,
+    -3e9,
+    1e10,
+    -1e10,
+    1e19,
+    -1e19,
+    2.0**31,
+    -(2.0**31),
+]
+
+
+@pytest.mark.parametrize(
+    "target", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+)
+@pytest.mark.parametrize(
+    "source", [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+)
+def test_what_an_integer_cannot_hold(compare, source, target):
+    x = torch.tensor([*BEYOND, torch.inf, -torch.inf, torch.nan]).to(source)
+    compare(aten._to_copy.default, x, dtype=target)
+
+
 @pytest.mark.parametrize(
     ("x", "dtype"),
     [
