@@ -42,7 +42,7 @@ def conv_transpose2d() -> Any:
     return _transposed(2, 5)
 
 
-@case("convolution", code="TPX-0602")
+@case("convolution")
 def conv_transpose3d() -> Any:
     return _transposed(3, 4)
 
@@ -74,3 +74,18 @@ def conv_plain() -> Any:
 def conv3d() -> Any:
     weight = torch.randn(3, 2, 3, 2, 3)
     return lambda x: F.conv3d(x, weight, padding=1), torch.randn(1, 4, 5, 6, 5)[:, :2]
+
+
+@case("convolution")
+def conv3d_grouped() -> Any:
+    """In groups, one a channel too."""
+    two, each = torch.randn(6, 2, 3, 2, 3), torch.randn(8, 1, 3, 3, 3)
+
+    def several(x: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            F.conv3d(x, two, torch.ones(6), stride=(1, 2, 1), groups=2),
+            F.conv3d(x, each, padding=1, groups=4),
+            F.conv3d(x, each, padding="same", dilation=2, groups=4),
+        ]
+
+    return several, torch.randn(1, 4, 5, 6, 5)

@@ -60,9 +60,22 @@ def _channels_last(
     if target == "xla" and spread_by is None and fast_on_cpu(x, kernel, window):
         on_cpu = partial(convolve_on_cpu, window=window)
         y: Array = choice_of_platform(convolve, {"cpu": on_cpu}, (x, kernel))
+    elif target == "litert" and rank == 3 and groups > 1:
+        y = _each_group(partial(convolve, feature_group_count=1), x, kernel, groups)
     else:
         y = convolve(x, kernel)
     return y.transpose(0, y.ndim - 1, *range(1, y.ndim - 1))
+
+
+def _each_group(
+    convolve: Callable[[Array, Array], Array], x: Array, kernel: Array, groups: int
+) -> Array:
+    """Convolve groups of x [N, D, H, W, C] apart: LiteRT's CONV_3D knows one group.
+
+    kernel: [O, D, H, W, C / groups].
+    """
+    pairs = zip(jnp.split(x, groups, -1), jnp.split(kernel, groups), strict=True)
+    return jnp.concatenate([convolve(*pair) for pair in pairs], -1)
 
 
 def _convolve(
