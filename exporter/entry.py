@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ def exportable(model: Callee) -> Iterator[torch.nn.Module]:
         return
     owner = getattr(model, "__self__", None)
     if not isinstance(owner, torch.nn.Module):
-        yield _around(model)
+        yield _around(_function(model))
         return
     before = owner.__dict__.get("forward")
     owner.__dict__["forward"] = model
@@ -72,19 +73,44 @@ def _closure(function: Callable[..., object]) -> Mapping[str, object]:
 
 
 def _function(model: Callee) -> Callable[..., object]:
+    """Return the Python function that a call runs.
+
+    Raises:
+        NotAModelError: there is none that torch could trace.
+    """
     if isinstance(model, torch.nn.Module):
         return model.forward
+    if isinstance(model, type):
+        raise NotAModelError(
+            f"the class {model.__qualname__} cannot be captured",
+            hint="pass an instance of it: the model itself",
+        )
     if not callable(model):
         message = f"a {type(model).__name__} cannot be captured"
         hint = "pass an nn.Module, a function, an ExportedProgram or the path of a .pt2"
         raise NotAModelError(message, hint=hint)
-    return model
+    for function in (model, model.__call__):
+        if hasattr(_innermost(function), "__code__"):
+            return function
+    inner = _innermost(model)
+    name = getattr(inner, "__name__", type(inner).__name__)
+    kind = "" if inner is model else "a functools.partial of "
+    raise NotAModelError(
+        f"{kind}{name} cannot be captured: it is no Python function",
+        hint="torch.export traces Python code: write a function that calls it",
+    )
+
+
+def _innermost(function: Callable[..., object]) -> Callable[..., object]:
+    return function.func if isinstance(function, functools.partial) else function
 
 
 def source_file(model: Callee) -> Path | None:
     """Return the file that defines the model, if there is one."""
-    owner = getattr(model, "__self__", model)
-    definition = type(owner) if isinstance(owner, torch.nn.Module) else model
+    definition = _innermost(model)
+    owner = getattr(definition, "__self__", definition)
+    if not inspect.isroutine(definition) or isinstance(owner, torch.nn.Module):
+        definition = type(owner)
     try:
         found = inspect.getsourcefile(definition)
     except TypeError:
@@ -115,7 +141,7 @@ def bind(
 def _name(model: Callee) -> str:
     if isinstance(model, torch.nn.Module):
         return f"{type(model).__name__}.forward"
-    return getattr(model, "__qualname__", type(model).__name__)
+    return getattr(_innermost(model), "__qualname__", type(model).__name__)
 
 
 def register_dataclasses(value: object) -> None:

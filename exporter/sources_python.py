@@ -203,7 +203,7 @@ def _drawer(
     module: ModuleType, model: object
 ) -> Callable[[str, int], Example | None] | None:
     function = getattr(module, "get_inputs", None)
-    if not callable(function) or not inspect.signature(function).parameters:
+    if not callable(function) or not _parameters(function):
         return None
     return lambda _, seed: _example(module, model, seed)
 
@@ -211,8 +211,16 @@ def _drawer(
 def _required(function: object) -> bool:
     if not callable(function):
         return False
-    parameters = inspect.signature(function).parameters.values()
-    return any(p.default is p.empty and p.kind <= p.KEYWORD_ONLY for p in parameters)
+    return any(
+        p.default is p.empty and p.kind <= p.KEYWORD_ONLY for p in _parameters(function)
+    )
+
+
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except ValueError:  # a built-in that tells none, such as a partial of torch.randn
+        return []
 
 
 def _shapes(path: Path, value: object) -> Mapping[str, object] | None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -194,6 +195,16 @@ OUTPUTS: list[tuple[str, Callable[[torch.Tensor], object], list[str], object]] =
         },
     ),
     (
+        "what torch itself returns with names",
+        lambda x: torch.max(x, 0),
+        ["values", "indices"],
+        {
+            "record": "max",
+            "kind": "namedtuple",
+            "fields": [["values", {"leaf": 0}], ["indices", {"leaf": 1}]],
+        },
+    ),
+    (
         "constants",
         lambda x: (x + 1, 3, x.shape[0]),  # a static size is one
         ["output_0"],
@@ -360,6 +371,25 @@ def test_a_function_keeps_the_weights_of_modules_it_closes_over() -> None:
     net = nn.Linear(3, 2)
     captured = capture(lambda x: net(x) + 1, (X,))
     assert set(captured.program.state_dict) == {"net.weight", "net.bias"}
+
+
+class Scaled:
+    def __init__(self) -> None:
+        self.scale = torch.tensor([2.0, 3.0])
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale
+
+
+def scaled(x: torch.Tensor, by: float) -> torch.Tensor:
+    return x * by
+
+
+@pytest.mark.parametrize("model", [Scaled(), partial(scaled, by=2.0)])
+def test_a_callable_object_is_a_function(model: Callable[..., object]) -> None:
+    captured = capture(model, (torch.ones(2),))
+    assert [spec.name for spec in captured.signature.inputs] == ["x"]
+    assert captured.model_file == Path(__file__)
 
 
 def test_saved_and_loaded_programs_have_the_same_signature(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,22 @@ def test_inputs_that_do_not_fit_a_program() -> None:
 def test_things_that_are_no_model(model: object) -> None:
     with pytest.raises(NotAModelError, match=type(model).__name__):
         capture(model, (X,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (len, "len"),
+        (torch.add, "add"),
+        (partial(torch.add, torch.ones(3)), "a functools.partial of add"),
+        (partial(nn.Identity()), "a functools.partial of Identity"),
+        (nn.Identity, "the class Identity"),
+        (int, "the class int"),
+    ],
+)
+def test_callables_without_python_code(model: Any, name: str) -> None:
+    with pytest.raises(NotAModelError, match=f"^TPX-0102: {name} cannot be captured"):
+        capture(model, (X,))
 
 
 def halves(x: torch.Tensor) -> torch.Tensor:

@@ -158,6 +158,18 @@ def test_forms_of_inputs(
     assert set(entry.kwargs) == set(keywords)
 
 
+def test_inputs_of_a_built_in(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text(
+        "import functools, torch\n"
+        "get_model = torch.nn.Identity\n"
+        "get_inputs = functools.partial(torch.randn, 2, 3)\n"
+    )
+    (x,) = resolve(str(path)).entry_points["forward"].args
+    assert isinstance(x, torch.Tensor)
+    assert x.shape == (2, 3)
+
+
 def test_program_file(tmp_path: Path) -> None:
     path = tmp_path / "m.pt2"
     torch.export.save(capture(nn.Linear(3, 2), (torch.ones(1, 3),)).program, path)
