@@ -43,6 +43,8 @@ def child_keys(spec: TreeSpec) -> list[str | int]:
         context = context[1]
     if _is_namedtuple(spec):
         context = context._fields
+    elif _is_return_type(spec):
+        context = spec.type.__match_args__
     elif _is_dataclass(spec):
         context = context[0]
     if _are_keys(context, spec.num_children):
@@ -58,6 +60,11 @@ def _are_keys(context: object, count: int) -> bool:
 
 def _is_namedtuple(spec: TreeSpec) -> bool:
     return hasattr(spec.context, "_fields")
+
+
+def _is_return_type(spec: TreeSpec) -> bool:
+    """Whether it is one of torch.return_types: a tuple with names, as torch.max() returns."""
+    return issubclass(spec.type, tuple) and hasattr(spec.type, "n_sequence_fields")
 
 
 def _is_dataclass(spec: TreeSpec) -> bool:
@@ -76,9 +83,10 @@ def _pairs(named: Named) -> list[list[object]]:
 
 
 def _record(spec: TreeSpec, named: Named) -> Tree:
-    if _is_namedtuple(spec):
+    if _is_namedtuple(spec) or _is_return_type(spec):
+        made = spec.context if _is_namedtuple(spec) else spec.type
         return {
-            "record": spec.context.__name__,
+            "record": made.__name__,
             "kind": "namedtuple",
             "fields": _pairs(named),
         }
