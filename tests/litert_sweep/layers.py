@@ -41,7 +41,7 @@ def gru() -> Any:
     return _recurrent(nn.GRU)
 
 
-@case("recurrent", code="TPX-0604")
+@case("recurrent")
 def rnn() -> Any:
     return _recurrent(nn.RNN, nonlinearity="relu")
 

@@ -75,6 +75,11 @@ _tanh_step = partial(_rnn_step, jnp.tanh)
 _relu_step = partial(_rnn_step, jax.nn.relu)
 
 
+def _select_relu(x: Array) -> Array:
+    """Keep NaN. XNNPACK fails to prepare the MAXIMUMs of many steps in one graph."""
+    return jnp.where(x < 0, jnp.zeros((), x.dtype), x)
+
+
 def _layers(
     params: Sequence[Array], has_biases: bool, projected: bool
 ) -> Iterator[Weights]:
@@ -197,7 +202,10 @@ for _target in _TARGETS:
     for _op, _step in (
         (aten.gru.input, _gru_step),
         (aten.rnn_tanh.input, _tanh_step),
-        (aten.rnn_relu.input, _relu_step),
+        (
+            aten.rnn_relu.input,
+            _relu_step if _target == "xla" else partial(_rnn_step, _select_relu),
+        ),
     ):
         lowers(_op, target=_target)(partial(_simple, step=_step, target=_target))
 
