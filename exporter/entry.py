@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias, get_type_hints
+from types import CodeType
+from typing import Any, TypeAlias, get_type_hints
 
 import torch
 from torch.export import register_dataclass
 from torch.utils._pytree import SUPPORTED_NODES
 
+from tpu_export.exporter.refusals import SCRIPT
 from tpu_export.runtime.errors import TpuExportError
 
 Callee: TypeAlias = torch.nn.Module | Callable[..., object]
@@ -78,8 +80,6 @@ def _function(model: Callee) -> Callable[..., object]:
     Raises:
         NotAModelError: there is none that torch could trace.
     """
-    if isinstance(model, torch.nn.Module):
-        return model.forward
     if isinstance(model, type):
         raise NotAModelError(
             f"the class {model.__qualname__} cannot be captured",
@@ -89,20 +89,32 @@ def _function(model: Callee) -> Callable[..., object]:
         message = f"a {type(model).__name__} cannot be captured"
         hint = "pass an nn.Module, a function, an ExportedProgram or the path of a .pt2"
         raise NotAModelError(message, hint=hint)
-    for function in (model, model.__call__):
-        if hasattr(_innermost(function), "__code__"):
-            return function
-    inner = _innermost(model)
-    name = getattr(inner, "__name__", type(inner).__name__)
-    kind = "" if inner is model else "a functools.partial of "
+    function: Any = model.forward if isinstance(model, torch.nn.Module) else model
+    called: Callable[..., object]
+    for called in (function, function.__call__):
+        if hasattr(_innermost(called), "__code__"):
+            return called
+    script = isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction)
+    hint = "torch.export traces Python code: write a function that calls it"
+    kind = "a functools.partial of " if isinstance(model, partial) else ""
     raise NotAModelError(
-        f"{kind}{name} cannot be captured: it is no Python function",
-        hint="torch.export traces Python code: write a function that calls it",
+        f"{kind}{_name(model)} cannot be captured: it is no Python function",
+        hint=SCRIPT if script else hint,
     )
 
 
 def _innermost(function: Callable[..., object]) -> Callable[..., object]:
-    return function.func if isinstance(function, functools.partial) else function
+    """Return what a partial, or a decorated or compiled function, calls in the end."""
+    if isinstance(function, partial):
+        function = function.func
+    inner: Callable[..., object] = inspect.unwrap(function)
+    return inner
+
+
+def code(model: Callee) -> CodeType:
+    """Return the Python code of the function that a call runs."""
+    found: CodeType = _innermost(_function(model)).__code__
+    return found
 
 
 def source_file(model: Callee) -> Path | None:
@@ -141,7 +153,8 @@ def bind(
 def _name(model: Callee) -> str:
     if isinstance(model, torch.nn.Module):
         return f"{type(model).__name__}.forward"
-    return getattr(_innermost(model), "__qualname__", type(model).__name__)
+    inner = _innermost(model)
+    return getattr(inner, "__name__", type(inner).__name__)
 
 
 def register_dataclasses(value: object) -> None:

@@ -77,10 +77,6 @@ SUGGESTIONS: tuple[tuple[str, str], ...] = (
         "each tensor; **kwargs of forward() cannot have any",
     ),
     (
-        r"torch\.jit|ScriptModule",
-        "export the nn.Module itself, not its TorchScript form",
-    ),
-    (
         r"derived min value|inconsistent min",
         "give the Dim min= and max= for which every size that is derived from it is positive",
     ),
@@ -90,6 +86,7 @@ SUGGESTIONS: tuple[tuple[str, str], ...] = (
         "forward(): write the derivative out with torch's ops, or take it outside of the model",
     ),
 )
+SCRIPT = "use the nn.Module itself, not its TorchScript form (torch.jit)"
 DYNAMIC_RNN = (
     "torch unrolls nn.RNN over a fixed number of steps: leave the time axis static and pad, "
     "use nn.GRU or nn.LSTM, or export one signature for each length"
@@ -141,6 +138,8 @@ def explain(error: Exception, model: torch.nn.Module) -> TpuExportError:
     hint = suggest(str(error))
     if "specialized integer" in str(error) and _WRITE.search(_line(error)):
         hint = TENSOR_PLACE
+    if any(isinstance(part, torch.jit.ScriptModule) for part in model.modules()):
+        hint = SCRIPT
     return NotExportableError(f"torch.export refuses the model{at}: {said}", hint=hint)
 
 

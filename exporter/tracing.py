@@ -28,6 +28,7 @@ from torch.export._patches import (
     register_lstm_while_loop_decomposition,
 )
 from torch.export._trace import _export as export_after_dispatch
+from torch.fx import proxy
 from torch.fx.experimental import _config
 
 from tpu_export.exporter.assigned import (
@@ -36,7 +37,7 @@ from tpu_export.exporter.assigned import (
     watched,
     written_buffers,
 )
-from tpu_export.exporter.entry import register_dataclasses
+from tpu_export.exporter.entry import code, register_dataclasses
 from tpu_export.exporter.refusals import NotExportableError, explain
 from tpu_export.exporter.symbolic_kernels import forgotten, symbolic_kernels
 from tpu_export.exporter.transforms import TRANSFORM, same_transforms, whole
@@ -115,6 +116,7 @@ def _export(
         stack.enter_context(_quiet())
         stack.enter_context(_same_modes())
         stack.enter_context(same_transforms())
+        stack.enter_context(_with_lines(module))
         if shapes is not None:
             # Bodies of loops and branches that an earlier capture compiled hold for its sizes.
             torch._dynamo.reset()
@@ -154,6 +156,23 @@ def _whole_recurrences(module: torch.nn.Module) -> Iterator[None]:
         register_gru_while_loop_decomposition(),
     ):
         yield
+
+
+@contextmanager
+def _with_lines(module: torch.nn.Module) -> Iterator[None]:
+    """Let nodes have the lines of a model's function that has another name than forward.
+
+    Torch notes the lines of functions of that name, and of those that are named here.
+    """
+    function = code(module)
+    noted = (function.co_filename, function.co_name)
+    new = noted not in proxy._STACK_TRACE_ANCHORS
+    proxy._STACK_TRACE_ANCHORS.add(noted)
+    try:
+        yield
+    finally:
+        if new:
+            proxy._STACK_TRACE_ANCHORS.discard(noted)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.export import AdditionalInputs, Dim, ShapesCollection
 
+from tpu_export.converters.stablehlo.location import source_line
 from tpu_export.exporter.capture import Captured, capture
 from tpu_export.exporter.refusals import NotExportableError
 from tpu_export.exporter.signature import UnsupportedValueError
@@ -375,7 +376,7 @@ def test_a_function_keeps_the_weights_of_modules_it_closes_over() -> None:
 
 class Scaled:
     def __init__(self) -> None:
-        self.scale = torch.tensor([2.0, 3.0])
+        self.scale = torch.tensor([2.0, 3.0, 4.0])
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return x * self.scale
@@ -387,9 +388,48 @@ def scaled(x: torch.Tensor, by: float) -> torch.Tensor:
 
 @pytest.mark.parametrize("model", [Scaled(), partial(scaled, by=2.0)])
 def test_a_callable_object_is_a_function(model: Callable[..., object]) -> None:
-    captured = capture(model, (torch.ones(2),))
+    captured = capture(model, (torch.ones(3),))
     assert [spec.name for spec in captured.signature.inputs] == ["x"]
     assert captured.model_file == Path(__file__)
+
+
+@torch.no_grad()
+def without_gradients(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+
+class Chosen(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.forward = self.other
+
+    def other(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        scaled,
+        Scaled(),
+        partial(scaled, by=2.0),
+        without_gradients,
+        Chosen(),
+        Counter().encode,
+        lambda x, _=1: x * 2,
+    ],
+)
+def test_each_op_has_a_line(model: Callable[..., object]) -> None:
+    args = (torch.ones(3), 2.0) if model is scaled else (torch.ones(3),)
+    captured = capture(model, args)
+    for graph in captured.program.graph_module.modules():
+        assert isinstance(graph, torch.fx.GraphModule)
+        lines = {
+            source_line(node, captured.model_file)
+            for node in graph.graph.nodes
+            if isinstance(node.target, torch._ops.OpOverload)
+        }
+        assert all(line.startswith("test_capture.py:") for line in lines)
 
 
 def test_saved_and_loaded_programs_have_the_same_signature(tmp_path: Path) -> None:

@@ -165,6 +165,12 @@ def test_things_that_are_no_model(model: object) -> None:
         capture(model, (X,))  # type: ignore[arg-type]
 
 
+class Assigned(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.forward = function
+
+
 @pytest.mark.parametrize(
     ("model", "name"),
     [
@@ -174,11 +180,20 @@ def test_things_that_are_no_model(model: object) -> None:
         (partial(nn.Identity()), "a functools.partial of Identity"),
         (nn.Identity, "the class Identity"),
         (int, "the class int"),
+        (Assigned(torch.relu), "Assigned.forward"),
     ],
 )
 def test_callables_without_python_code(model: Any, name: str) -> None:
     with pytest.raises(NotAModelError, match=f"^TPX-0102: {name} cannot be captured"):
         capture(model, (X,))
+
+
+def test_torchscript_is_no_model() -> None:
+    script = torch.jit.trace(nn.ReLU(), X)
+    for model in (script, nn.Sequential(script), torch.jit.trace(torch.relu, X)):
+        with pytest.raises(TpuExportError) as info:
+            capture(model, (X,))
+        assert "not its TorchScript form" in info.value.hint
 
 
 def halves(x: torch.Tensor) -> torch.Tensor:
