@@ -36,6 +36,7 @@ def command(ctx: click.Context, subject: str, target: str, as_json: bool) -> Non
             click.echo(f"{subject}: {status}")
         ctx.exit(0 if covered else 1)
     from tpu_export.converters.stablehlo.coverage import coverage
+    from tpu_export.parity.debug import NO_OPS
 
     name: Literal["xla", "litert"] = "litert" if target == "litert" else "xla"
     found = [
@@ -45,6 +46,8 @@ def command(ctx: click.Context, subject: str, target: str, as_json: bool) -> Non
     ]
     if as_json:
         print_json([asdict(op) for op in found])
+    elif not found:
+        click.echo(NO_OPS)
     else:
         lines = [
             [

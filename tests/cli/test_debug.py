@@ -40,6 +40,19 @@ def test_a_model_that_agrees(tpx: Run, model: Path) -> None:
     )
 
 
+def test_a_model_without_ops(tpx: Run, tmp_path: Path) -> None:
+    path = tmp_path / "same.py"
+    path.write_text(
+        "import torch\ndef get_model():\n    return torch.nn.Identity()\n"
+        "def get_inputs():\n    return (torch.ones(2),)\n"
+    )
+    said = "no ops: the model only passes values through\n"
+    assert tpx("debug", path) == (0, said, "")
+    assert json.loads(tpx("debug", path, "--json")[1])["passed"]
+    assert tpx("ops", path) == (0, said, "")
+    assert tpx("ops", path, "--json") == (0, "[]\n", "")
+
+
 def test_a_model_that_differs(tpx: Run, model: Path, tmp_path: Path) -> None:
     model.write_text(model.read_text() + WRONG)
     status, out, _ = tpx("debug", model, "--save", tmp_path / "saved")
