@@ -65,13 +65,18 @@ def portable_callable(
 
 def module_text(module: bytes) -> str:
     """Return a portable artifact as StableHLO text with its locations."""
-    from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import stablehlo
+    return str(parsed(module).operation.get_asm(enable_debug_info=True))
 
-    with ir.Context() as context:
-        stablehlo.register_dialect(context)
-        parsed = stablehlo.deserialize_portable_artifact(context, module)
-        return str(parsed.operation.get_asm(enable_debug_info=True))
+
+def parsed(module: bytes) -> Any:
+    """Return a portable artifact as an MLIR module of jaxlib's bindings."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import sdy, stablehlo
+
+    context = ir.Context()
+    sdy.register_dialect(context)  # on calls of LAPACK
+    stablehlo.register_dialect(context)
+    return stablehlo.deserialize_portable_artifact(context, module)
 
 
 def static_shapes(

@@ -150,18 +150,6 @@ def _indices(values: Iterable[int]) -> Any:
     ).result
 
 
-def operations(module: Any) -> list[tuple[str, Any]]:
-    """Return (name, operation) of every StableHLO op, nested ones too."""
-    found: list[tuple[str, Any]] = []
-
-    def visit(operation: Any) -> ir.WalkResult:
-        found.append((operation.name, operation))
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return found
-
-
 def _main(module: Any) -> Any:
     for operation in module.body.operations:
         name = operation.attributes["sym_name"]

@@ -20,6 +20,7 @@ from tpu_export.converters.litert.exchange import Array, write_arrays
 from tpu_export.converters.litert.flatbuffer import op_histograms
 from tpu_export.converters.litert.model import LiteRtModel, LiteRtReport
 from tpu_export.converters.litert.process import run_module
+from tpu_export.converters.litert.scan import refused
 from tpu_export.converters.litert.sizes import at_sizes
 from tpu_export.converters.litert.static import (
     StaticProgram,
@@ -30,6 +31,7 @@ from tpu_export.converters.litert.transposes import transposes
 from tpu_export.converters.litert.trial import Candidate, answered
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.runtime.signature import FunctionSpec, Slot
+from tpu_export.runtime.stablehlo import parsed
 
 _WORKER = "tpu_export.converters.litert.worker"
 _REFUSED_DTYPES = {
@@ -83,6 +85,7 @@ def build(
         start = time.perf_counter()
         sizes = dims or {}
         static = _static(programs, sizes)
+        _scan(static.values())
         path = _converted(static, place)
         report = LiteRtReport(
             size=path.stat().st_size,
@@ -134,6 +137,12 @@ def _converted(programs: Mapping[str, StaticProgram], place: Path) -> Path:
     return path
 
 
+def _scan(programs: Iterable[StaticProgram]) -> None:
+    problems = [line for p in programs for line in refused(parsed(p.module))]
+    if problems:
+        raise LiteRtUnsupportedOpsError(list(dict.fromkeys(problems)))
+
+
 def _key(array: Array) -> str:
     """Return the same text for the same memory: signatures share their weights."""
     return f"{array.ctypes.data}:{array.dtype}:{array.shape}:{array.strides}"
@@ -166,10 +175,8 @@ def _explained(path: Path, status: int, words: str) -> Exception:
             f"litert-converter died with status {status}: {words}",
             hint="export for cloud-tpu only, and report the model",
         )
-    error = json.loads(path.read_text())
-    if "refused" in error:
-        return LiteRtUnsupportedOpsError(error["refused"])
-    detail = " ".join(str(error["failed"]).split())[:600]
+    failed = json.loads(path.read_text())["failed"]
+    detail = " ".join(str(failed).split())[:600]
     return LiteRtConversionError(
         f"litert-converter refused the program: {detail}",
         hint="the message names the op; give it a rule for LiteRT with "

@@ -7,7 +7,7 @@ runs them against the installed one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 _PLACE = re.compile(r'"[^"]*?([^/"]*/[\w.]+/[^/"]*:\d+)')
@@ -26,20 +26,45 @@ REFUSED = {
 }
 
 
-def refused(operations: Iterable[tuple[str, Any]]) -> list[str]:
-    """Return a line for every op that must not reach the converter."""
+def refused(module: Any) -> list[str]:
+    """Return a line for every op of an MLIR module that must not reach the converter."""
     problems: dict[str, None] = {}
-    for name, operation in operations:
+    operations = list(_operations(module.operation))
+    calls = [op for op in operations if op.name == "func.call"]
+    for operation in operations:
+        name = operation.name
         reason = REFUSED.get(name) or _CHECKS.get(name, lambda _: None)(operation)
         if reason:
-            problems[f"{name} at {place(operation)}: {reason}"] = None
+            problems |= {
+                f"{name} at {p}: {reason}": None for p in _places(operation, calls)
+            }
     return list(problems)
 
 
-def place(operation: Any) -> str:
-    """Return "module.path/aten.op/model.py:31" of an op, from its location."""
+def _operations(operation: Any) -> Iterator[Any]:
+    yield operation
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from _operations(inner.operation)
+
+
+def _places(operation: Any, calls: Sequence[Any]) -> list[str]:
+    """Return each "module.path/aten.op/model.py:31" that an op comes from.
+
+    What JAX shares between calls, such as its random bits, has the places of its callers.
+    """
     found = _PLACE.search(str(operation.location))
-    return found.group(1).removeprefix("jit(main)") if found else "an unknown place"
+    if found:
+        return [found.group(1).removeprefix("jit(main)")]
+    function = operation
+    while function.name != "func.func":
+        if function.parent is None:
+            return ["an unknown place"]
+        function = function.parent
+    name = str(function.attributes["sym_name"]).strip('"')
+    callers = [c for c in calls if str(c.attributes["callee"]) == f"@{name}"]
+    return [p for c in callers for p in _places(c, calls)] or ["an unknown place"]
 
 
 def _dilated(operation: Any) -> str | None:

@@ -16,10 +16,8 @@ from tpu_export.converters.litert.adapter import (
     Conversion,
     SignatureJob,
     names_of,
-    operations,
 )
 from tpu_export.converters.litert.exchange import Array, map_arrays
-from tpu_export.converters.litert.scan import refused
 
 
 def main(argv: Sequence[str]) -> int:
@@ -29,16 +27,13 @@ def main(argv: Sequence[str]) -> int:
     conversion = Conversion()
     weights = map_arrays(folder / "weights")
     jobs = [_job(folder, name, spec, weights) for name, spec in signatures.items()]
-    parsed = [conversion.parse(job.module) for job in jobs]
-    problems = [p for module in parsed for p in refused(operations(module))]
-    if problems:
-        return _fail(folder, "refused", problems)
     try:
-        for job, module in zip(jobs, parsed, strict=True):
-            conversion.add(job, module)
+        for job in jobs:
+            conversion.add(job, conversion.parse(job.module))
         conversion.convert(folder / "model.tflite")
     except (RuntimeError, ValueError) as error:  # what the bindings raise
-        return _fail(folder, "failed", str(error))
+        (folder / "error.json").write_text(json.dumps({"failed": str(error)}))
+        return 1
     return 0
 
 
@@ -52,11 +47,6 @@ def _job(
         inputs=names_of(spec, "arguments"),
         outputs=names_of(spec, "results"),
     )
-
-
-def _fail(folder: Path, kind: str, detail: object) -> int:
-    (folder / "error.json").write_text(json.dumps({kind: detail}))
-    return 1
 
 
 if __name__ == "__main__":

@@ -163,6 +163,6 @@ def nonzero() -> Any:
     return lambda x: torch.nonzero(x), torch.randint(0, 2, (9,))
 
 
-@case("refused", code="TPX-0603")
+@case("refused", code="TPX-0601")
 def singular_values() -> Any:
     return lambda x: torch.linalg.svdvals(x), torch.randn(3, 3)

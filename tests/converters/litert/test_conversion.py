@@ -248,10 +248,7 @@ def test_right_or_refused_never_wrong(name: str) -> None:
     expected = [results] if isinstance(results, torch.Tensor) else list(results)
     for engine in ("interpreter", "compiled"):
         found = model.run(engine=engine, x=as_numpy(x))
-        for i, want in enumerate(expected):
-            got = (
-                found[f"output_{i}"]
-                if f"output_{i}" in found
-                else list(found.values())[i]
-            )
+        outputs = model.signatures["forward"].outputs
+        for spec, want in zip(outputs, expected, strict=True):
+            got = found[spec.name]
             np.testing.assert_allclose(got, as_numpy(want), rtol=1e-4, atol=1e-5)

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.nn.functional as F
 from litert_converter.mlir import ir
 from litert_converter.mlir._mlir_libs import converter_api_ext as api
 
-from tpu_export.converters.litert import conversion
-from tpu_export.converters.litert.adapter import operations
+from tpu_export.converters.litert import conversion, convert
+from tpu_export.converters.litert.errors import LiteRtUnsupportedOpsError
 from tpu_export.converters.litert.scan import _CHECKS, REFUSED, refused
+from tpu_export.exporter.capture import capture
+from tpu_export.exporter.stages import lower
 
 WINDOW = """
 func.func @main(%x: tensor<1x4x9x9xf32>) -> tensor<1x4x{high}x{wide}xf32> {{
@@ -60,7 +64,7 @@ def test_windows_padded_partly(
     text = WINDOW.format(
         body=body, width=width, top=top, right=right, high=high, wide=wide
     )
-    assert len(refused(operations(parse(text)))) == count
+    assert len(refused(parse(text))) == count
 
 
 def parse(text: str) -> Any:
@@ -68,3 +72,30 @@ def parse(text: str) -> Any:
     api.prepare_mlir_context(context)
     with context, ir.Location.unknown():
         return ir.Module.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("function", "op"),
+    [
+        (torch.linalg.svdvals, "custom_call"),
+        (torch.linalg.eigh, "custom_call"),
+        (torch.linalg.qr, "custom_call"),
+        (torch.linalg.lu, "custom_call"),
+        (torch.linalg.inv, "custom_call"),
+        (lambda x: x + torch.rand(3), "while"),
+        (lambda x: F.dropout(x, 0.5, training=True), "while"),
+    ],
+)
+def test_refusals_name_the_line(function: Any, op: str) -> None:
+    """What JAX puts into functions of its own, and what the converter cannot parse."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return function(x)
+
+    program = lower(capture(Model(), (torch.eye(3),), {}), target="litert").program
+    with pytest.raises(LiteRtUnsupportedOpsError) as caught:
+        convert({"forward": program})
+    words = str(caught.value)
+    assert re.search(rf"stablehlo\.{op} at /aten\.\S+/test_scan\.py:\d+: ", words)
+    assert "unknown place" not in words

@@ -11,7 +11,6 @@ import jax
 import pytest
 
 from tpu_export.cli import litert_selftest
-from tpu_export.converters.litert.adapter import Conversion, operations
 from tpu_export.converters.litert.scan import _CHECKS, REFUSED, refused
 from tpu_export.converters.litert.selftest import run
 from tpu_export.converters.litert.selftest.entry import Entry, Outcome
@@ -22,6 +21,7 @@ from tpu_export.converters.litert.selftest.run import (
     change,
     selftest,
 )
+from tpu_export.runtime.stablehlo import parsed
 
 # One of each outcome, and of each kind of entry.
 SOME = (
@@ -85,9 +85,7 @@ def plain(entry: Entry) -> bool:
 def scanned(entry: Entry) -> list[str]:
     with jax.enable_x64(True):
         module, _ = _lowered(jax.jit(entry.function, keep_unused=True), entry)
-    conversion = Conversion()
-    parsed = conversion.parse(module)
-    return refused(operations(parsed))
+    return refused(parsed(module))
 
 
 @pytest.mark.parametrize(
