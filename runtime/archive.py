@@ -30,6 +30,9 @@ _VERSION, _FLAGS, _DATE = 45, 0x0800, 0x0021  # UTF-8 names; 1980-01-01
 _WIDE = 0xFFFFFFFF
 _END_RECORD = _END.pack(b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, _WIDE, _WIDE, 0)
 _TAIL = _ZIP64_END.size + _ZIP64_LOCATOR.size + _END.size
+_TAIL_OF_TOOLS = (
+    2**20
+)  # where the central directory of another tool's ZIP is looked for
 _STAMP = (_VERSION, _FLAGS, 0, 0, _DATE)  # of every local header
 
 
@@ -38,20 +41,17 @@ class ArtifactCorruptedError(TpuExportError):
 
     code = "TPX-0401"
 
-    def __init__(self, rule: str, what: str, *, foreign: bool = False) -> None:
+    def __init__(self, rule: str, what: str, *, hint: str = "") -> None:
         """Name the rule of docs/tpuexe.md that is broken.
 
         Args:
             rule: its number.
             what: is wrong.
-            foreign: the file never was a .tpuexe.
+            hint: what to do with a file that is whole, but no .tpuexe.
         """
-        again = "export it again, or copy it again and compare its checksum"
         super().__init__(
-            f"{'' if foreign else 'corrupted artifact: '}{what} (rule {rule})",
-            hint="give a .tpuexe, as `tpu-export MODEL` writes it"
-            if foreign
-            else again,
+            f"{'' if hint else 'corrupted artifact: '}{what} (rule {rule})",
+            hint=hint or "export it again, or copy it again and compare its checksum",
         )
         self.rule, self.what = rule, what
 
@@ -159,11 +159,21 @@ def read_members(data: memoryview) -> dict[str, Member]:
     try:
         count, start, size = _read_end(data)
     except ArtifactCorruptedError as error:
+        if _rewritten(data):
+            what = (
+                "a ZIP tool has changed this .tpuexe, or has packed its entries again"
+            )
+            hint = (
+                "use the file as `tpu-export` wrote it: a .tpuexe is a ZIP of a layout that "
+                "ZIP tools do not keep"
+            )
+            raise ArtifactCorruptedError(error.rule, what, hint=hint) from error
         kind = _foreign(data)
         if kind is None:
             raise
         what = f"it is no .tpuexe; it looks like {kind}"
-        raise ArtifactCorruptedError(error.rule, what, foreign=True) from error
+        hint = "give a .tpuexe, as `tpu-export MODEL` writes it"
+        raise ArtifactCorruptedError(error.rule, what, hint=hint) from error
     position, expected = start, 0
     members: dict[str, Member] = {}
     for _ in range(count):
@@ -182,6 +192,16 @@ def read_members(data: memoryview) -> dict[str, Member]:
     _require(position == start + size, "2.7", "central directory has another size")
     _require(expected == start, "2.5", "bytes before the central directory")
     return members
+
+
+def _rewritten(data: memoryview) -> bool:
+    """Whether a file ends as other tools' ZIPs do, and has the entries of a .tpuexe."""
+    tail = bytes(data[-_TAIL_OF_TOOLS:])
+    end = tail.rfind(b"PK\5\6")
+    if end < 0 or tail[end:].startswith(_END_RECORD):
+        return False
+    own = rb"PK\x01\x02(?=.{42}([\w.=+-]+/)*(manifest\.json|programs/))"
+    return len(re.findall(own, tail[:end], re.DOTALL)) > 1
 
 
 def _foreign(data: memoryview) -> str | None:
@@ -206,7 +226,9 @@ def _read_end(data: memoryview) -> tuple[int, int, int]:
     count, size, start = _end_fields(data, at)
     _require(count <= MAX_ENTRIES, "2.2", f"{count} entries")
     apart = at - (start + size)
-    moved = f"{abs(apart)} bytes {'too many' if apart > 0 else 'are missing'}"
+    one = abs(apart) == 1
+    off = "too many" if apart > 0 else f"{'is' if one else 'are'} missing"
+    moved = f"{abs(apart)} byte{'' if one else 's'} {off}"
     _require(not apart, "2.7", f"{moved} before the archive's end record")
     return count, start, size
 
@@ -230,7 +252,10 @@ def _bad_end(data: memoryview) -> str:
     for found in re.finditer(re.escape(_END_RECORD), data):
         at = found.end() - _TAIL
         if at >= 0 and _is_end(data, at) and sum(_end_fields(data, at)[1:]) == at:
-            return f"{len(data) - found.end()} bytes follow the archive's end"
+            more = len(data) - found.end()
+            return (
+                f"{more} byte{'s follow' if more > 1 else ' follows'} the archive's end"
+            )
     if len(data) >= _TAIL and bytes(data[-_TAIL:][:4]) == b"PK\6\6":
         return "bad end record"
     return "the file is cut short: it has no end record"

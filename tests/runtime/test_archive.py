@@ -102,6 +102,25 @@ def zipped(tmp_path: Path) -> bytes:
     return (tmp_path / "m.pt2").read_bytes()
 
 
+def rezipped(tmp_path: Path, folder: str = "") -> bytes:
+    path = tmp_path / "again.tpuexe"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in ("programs/forward.mlirbc", "manifest.json"):
+            file.writestr(folder + name, "x" * 300)
+    return path.read_bytes()
+
+
+def added_to(tmp_path: Path) -> bytes:
+    path = tmp_path / "more.tpuexe"
+    path.write_bytes(
+        written(("programs/forward.mlirbc", b"x"), ("manifest.json", b"{}"))
+    )
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("notes.txt", "mine")
+    return path.read_bytes()
+
+
+CHANGED = "a ZIP tool has changed this .tpuexe, or has packed its entries again"
 FOREIGN: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "a ZIP": (zipped, "no .tpuexe; it looks like another ZIP, such as a .pt2"),
     "a .tflite": (
@@ -109,6 +128,9 @@ FOREIGN: dict[str, tuple[Callable[[Path], bytes], str]] = {
         "no .tpuexe; it looks like a .tflite",
     ),
     "text": (lambda _: b"import torch\n" * 20, "no .tpuexe; it looks like a file of"),
+    "zipped again": (rezipped, CHANGED),
+    "its folder zipped": (lambda path: rezipped(path, "m/"), CHANGED),
+    "added to": (added_to, CHANGED),
     "a cut .tpuexe": (
         lambda _: written(("a", b"x"))[:-1],
         "corrupted artifact: the file is cut short",
@@ -121,7 +143,7 @@ def test_what_never_was_a_tpuexe(tmp_path: Path, name: str) -> None:
     data, words = FOREIGN[name]
     with pytest.raises(ArtifactCorruptedError, match=words) as info:
         read_members(memoryview(data(tmp_path)))
-    assert ("again" in info.value.hint) is (name == "a cut .tpuexe")
+    assert ("copy it again" in info.value.hint) is (name == "a cut .tpuexe")
 
 
 DATA = written(("a", b"x" * 300), ("b", b"y"))
@@ -130,13 +152,16 @@ SAID = {
     "cut in a header": (DATA[:3], "2.1", "the file is cut short: it has no end record"),
     "cut in a payload": (DATA[:4200], "2.1", "the file is cut short: it has no end record"),
     "cut by a byte": (DATA[:-1], "2.1", "the file is cut short: it has no end record"),
-    "a byte more": (DATA + b"\0", "2.1", "1 bytes follow the archive's end"),
+    "a byte more": (DATA + b"\0", "2.1", "1 byte follows the archive's end"),
     "a line more": (DATA + b"x" * 500, "2.1", "500 bytes follow the archive's end"),
     "its end again": (
         DATA + DATA[-98:], "2.7", "98 bytes too many before the archive's end record",
     ),
     "less inside": (
         DATA[:100] + DATA[110:], "2.7", "10 bytes are missing before the archive's end record",
+    ),
+    "a byte less": (
+        DATA[:100] + DATA[101:], "2.7", "1 byte is missing before the archive's end record",
     ),
     "changed": (DATA[:-1] + b"x", "2.1", "bad end record"),
 }  # fmt: skip
