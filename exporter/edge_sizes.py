@@ -75,7 +75,7 @@ def refinable(program: LoweredProgram, example: Mapping[str, int]) -> LoweredPro
 
 
 def _refines(program: LoweredProgram, sizes: Mapping[str, int]) -> bool:
-    counted = {dim.name: max(dim.minimum, 1) for dim in program.signature.counted}
+    counted = {dim.name: dim.minimum for dim in program.signature.counted}
     main = program.main
     try:
         refined(main.module("cpu"), main.spec, {**counted, **sizes})

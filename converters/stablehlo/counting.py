@@ -15,6 +15,7 @@ from tpu_export.converters.stablehlo.counted import shape_symbols
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.operands import axis
+from tpu_export.converters.stablehlo.repeats import Repeats
 from tpu_export.converters.stablehlo.runs import Runs
 
 aten = torch.ops.aten
@@ -62,8 +63,8 @@ def _selected(_: Array, indices: Any) -> Array:
 def _repeated(*args: Any, output_size: Any = None) -> Any:
     if output_size is not None:
         return output_size
-    repeats = [a for a in args if isinstance(a, Array)][-1]
-    return _refused_if(repeats < 0, repeats.sum())
+    each = Repeats.of(*args).each
+    return _refused_if(each < 0, each.sum())
 
 
 def _binned(x: Array, weights: Any = None, minlength: int = 0) -> Array:

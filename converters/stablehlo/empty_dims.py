@@ -43,7 +43,8 @@ def variables(
         _may_be_zero(scope, zeros)
         scope._parse_and_process_explicit_constraint(claim)
     _may_be_zero(scope, zeros)
-    return found
+    made = export.symbolic_shape(", ".join(names), scope=scope)
+    return dict(zip(names, made, strict=True))  # two that are equal are one from here
 
 
 def _may_be_zero(scope: Any, zeros: Sequence[Any]) -> None:

@@ -6,6 +6,7 @@ is a number, and the tensor a constant of the graph.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,9 +121,9 @@ def _planned(program: ExportedProgram) -> _Plan:
             if selected := _selected(node, known.of(node.args[1])):
                 plan.places[node.name] = selected
         elif node.target is aten.repeat_interleave.self_Tensor:
-            repeats = known.of(node.args[1])
-            if repeats is not None:
-                plan.counts[node.name] = int(repeats.sum())
+            count = _repeated(node, known.of(node.args[1]))
+            if count is not None:
+                plan.counts[node.name] = count
         elif not masks and known.of(node) is not None:
             plan.folded[node.name] = known.of(node)
     return plan
@@ -193,6 +194,16 @@ def _selected(
     if mask is None or not all(isinstance(n, int) for n in shape):
         return {}  # as many as a dynamic size has times the mask's
     return {0: mask.expand(shape).nonzero(as_tuple=True)}
+
+
+def _repeated(node: Node, repeats: torch.Tensor | None) -> int | None:
+    """Return how many rows repeat_interleave gives; one count is for each row."""
+    if repeats is None or repeats.numel() != 1:
+        return None if repeats is None else int(repeats.sum())
+    x, _, dim = (*node.args, None)[:3]
+    shape: Any = x.meta["val"].shape  # type: ignore[union-attr]  # a node, by the schema
+    rows = math.prod(shape) if dim is None else shape[dim]
+    return rows * int(repeats) if isinstance(rows, int) else None
 
 
 def _learn(node: Node, value: Any, sizes: dict[sympy.Symbol, sympy.Integer]) -> None:

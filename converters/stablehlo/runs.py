@@ -29,9 +29,12 @@ class Runs:
     @classmethod
     def _of(cls, items: Array, order: Array) -> Runs:
         rows = items.reshape(items.shape[0], -1)
-        new = jnp.any(rows[1:] != rows[:-1], axis=1)
-        number = running(lax.cumsum, jnp.concatenate([jnp.zeros(1, jnp.int64), new]), 0)
-        return cls(items, order, number[: items.shape[0]])
+        none = jnp.zeros((), rows.dtype)
+        before = lax.pad(rows, none, [(1, -1, 0), (0, 0, 0)])
+        new = jnp.any(rows != before, axis=1) & (
+            lax.iota(jnp.int64, items.shape[0]) > 0
+        )
+        return cls(items, order, running(lax.cumsum, new.astype(jnp.int64), 0))
 
     @classmethod
     def sorted(cls, x: Array) -> Runs:
@@ -47,10 +50,10 @@ class Runs:
             return cls._of(items, places)
         columns = items.reshape(items.shape[0], -1).T
         # The order of the first column decides first.
-        *_, order = lax.sort(
+        *found, order = lax.sort(
             [*columns, places], num_keys=columns.shape[0], is_stable=True
         )
-        return cls._of(items[order], order)
+        return cls._of(jnp.stack(found, 1).reshape(items.shape), order)
 
     @classmethod
     def consecutive(cls, x: Array, dim: int | None) -> Runs:

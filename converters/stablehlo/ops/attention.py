@@ -97,9 +97,8 @@ def _same_for_rows(mask: Array) -> bool:
 
 
 def _plain_softmax(scores: Array) -> Array:
-    if scores.shape[-1] == 0:  # no keys: nothing has a maximum, and the output is 0
-        return scores
-    exps = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
+    keys = (scores.ndim - 1,)  # perhaps none: jnp.max() refuses that
+    exps = jnp.exp(scores - lax.expand_dims(lax.reduce_max(scores, keys), keys))
     return exps / jnp.sum(exps, axis=-1, keepdims=True)
 
 

@@ -279,21 +279,3 @@ def bucketize(
     right: bool = False,
 ) -> Array:
     return searchsorted(boundaries, values, out_int32=out_int32, right=right)
-
-
-@lowers(aten.repeat_interleave.Tensor, aten.repeat_interleave.self_Tensor)
-def repeat_interleave(*args: Any, output_size: int | None = None) -> Array:
-    tensors = [a for a in args if isinstance(a, Array)]
-    repeats, dim = tensors[-1], args[2] if len(args) > 2 else None
-    known = concrete(repeats)
-    x = lax.iota(jnp.int64, repeats.shape[0]) if len(tensors) == 1 else tensors[0]
-    if output_size is None and known is None:
-        count = counted("repeat_interleave without output_size")
-        x = x.reshape(-1) if dim is None else x
-        along = axis(dim or 0, x.ndim)
-        repeats = jnp.broadcast_to(repeats, (x.shape[along],))
-        ends = running(lax.cumsum, repeats, 0)
-        where = jnp.searchsorted(ends, lax.iota(ends.dtype, count), side="right")
-        return jnp.take(not_empty(x, along), where, axis=along, mode="clip")
-    total = int(known.sum()) if known is not None else output_size
-    return jnp.repeat(x, repeats, dim, total_repeat_length=total)

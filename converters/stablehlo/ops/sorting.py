@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import torch
 from jax import Array, lax
@@ -192,11 +193,13 @@ def median_dim(x: Array, dim: int, keepdim: bool = False) -> Pair:
 
 
 def _middle(x: Array, along: Callable[[Array, int], Pair]) -> Array:
-    if x.size == 0:  # NaN cast to the dtype, as torch's CPU casts it
-        floating = jnp.issubdtype(x.dtype, jnp.floating)
-        number = lowest(x.dtype) if x.dtype.itemsize > 2 else 0
-        return jnp.asarray(jnp.nan if floating else number, x.dtype)
-    return along(x.reshape(-1), 0)[0]
+    """Along all elements; of none it is NaN, cast to the dtype as torch's CPU casts it."""
+    floating = jnp.issubdtype(x.dtype, jnp.floating)
+    number = lowest(x.dtype) if x.dtype.itemsize > 2 else 0
+    nothing = jnp.asarray(jnp.nan if floating else number, x.dtype)
+    flat = x.reshape(-1)
+    missing = jax.core.max_dim(flat.shape[0], 1) - flat.shape[0]
+    return along(lax.pad(flat, nothing, [(0, missing, 0)]), 0)[0]
 
 
 @lowers(aten.median.default)

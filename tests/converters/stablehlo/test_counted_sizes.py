@@ -148,6 +148,16 @@ MODELS: dict[str, tuple[Callable[..., Any], Any, Any, list[Any]]] = {
         lambda x, r: x.repeat_interleave(r, 0), (X, REPEATS), None,
         [(X, REPEATS * 0), (X, REPEATS * 2)],
     ),
+    "all rows repeated": (
+        lambda x, r: x.repeat_interleave(r, 0), (X, REPEATS[:1]), None, [(X, REPEATS[:1] + 2)],
+    ),
+    "repeated rows of a dynamic size": (
+        lambda x, r: x.repeat_interleave(r, 0), (X, REPEATS), ({0: B}, {0: B}),
+        [(X[:3], REPEATS[:3] + 1)],
+    ),
+    "all rows of a dynamic size repeated": (
+        lambda x: x.repeat_interleave(torch.tensor([3]), 0), (X,), ({0: B},), [(X[:3],)],
+    ),
     "repeated places": (
         lambda r: torch.repeat_interleave(r), (REPEATS,), None, [(REPEATS * 0,)],
     ),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils import _pytree as pytree
 
 from tpu_export.exporter.capture import capture
@@ -31,6 +32,10 @@ MODELS: dict[str, Callable[[torch.Tensor], Any]] = {
     "at least one": lambda v: torch.zeros(max(v.shape[0], 1)),
     "places": lambda v: v[v[:, 0].argsort()][1:],
     "a selection of it": lambda v: v[v[:, 0] > 0][1:],
+    "medians": lambda v: [v.median(), v.nanmedian(), v.long().median()],
+    "distinct": lambda v: v.unique(return_inverse=True, return_counts=True),
+    "runs": lambda v: torch.unique_consecutive(v > 3, return_counts=True),
+    "attention": lambda v: scaled_dot_product_attention(X[None], v[None], v[None]),
     "its places": lambda v: (v > 0).nonzero()[1:],
 }
 
@@ -52,7 +57,19 @@ def test_like_eager(name: str, tmp_path: Path) -> None:
         got = pytree.tree_leaves(program(*arrays((X, mask))))
         want = pytree.tree_leaves(function(X[mask]))
         for mine, theirs in zip(got, want, strict=True):
-            torch.testing.assert_close(torch.from_numpy(mine), theirs)
+            torch.testing.assert_close(torch.from_numpy(mine), theirs, equal_nan=True)
+
+
+def test_two_selections_of_one_size(tmp_path: Path) -> None:
+    def attended(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        return scaled_dot_product_attention(x[None], x[m][None], x[m.clone()][None])
+
+    captured = capture(attended, (X, MASKS[0]))
+    program = load(lower(captured).save(tmp_path / "m.tpuexe"), device="cpu")
+    for mask in MASKS:
+        torch.testing.assert_close(
+            torch.from_numpy(program(*arrays((X, mask)))), attended(X, mask)
+        )
 
 
 def test_an_example_that_selects_nothing(tmp_path: Path) -> None:

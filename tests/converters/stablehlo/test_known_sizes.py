@@ -59,7 +59,8 @@ class Nonzero(Masked):
 class Repeated(Masked):
     def forward(self, x: Tensor) -> Any:
         y = torch.repeat_interleave(x, self.counts, dim=1)
-        return y, torch.repeat_interleave(self.counts), y.shape[1]
+        twice = torch.repeat_interleave(x, self.many.reshape(1), dim=0)
+        return y, torch.repeat_interleave(self.counts), y.shape[1], twice
 
 
 class Item(Masked):
