@@ -13,9 +13,16 @@ from torch.utils import _pytree as pytree
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.restored import restored
+from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.signature import Tree
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class EagerFailedError(TpuExportError):
+    """The user's own model raises on the inputs that parity runs."""
+
+    code = "TPX-0704"
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,9 @@ def run_eager(
         captured: the signature to run; its `eager` is called.
         state: the model's own tensors of the state slots, by name.
         samples: inputs, used in order.
+
+    Raises:
+        EagerFailedError: the model raises.
     """
     calls = []
     held = {t.untyped_storage()._cdata for t in state.values()}
@@ -74,7 +84,7 @@ def run_eager(
     with restored(captured.eager, watched) as initial, torch.no_grad():
         for sample in samples:
             own = sample.clone()
-            result = captured.eager(*own.args, **own.kwargs)
+            result = _called(captured, own)
             outputs = flatten_like(captured.signature.output_tree, result)
             leaves = pytree.tree_leaves((own.args, own.kwargs))
             inputs = [as_array(x) for x in leaves if isinstance(x, torch.Tensor)]
@@ -89,6 +99,21 @@ def run_eager(
             if name in state or not same_bits(array, as_array(initial[name]))
         }
     return Run(tuple(calls), kept)
+
+
+def _called(captured: Captured, sample: Sample) -> Any:
+    try:
+        return captured.eager(*sample.args, **sample.kwargs)
+    except TpuExportError:
+        raise
+    except Exception as error:  # whatever the user's model raises
+        reason = str(error).strip().splitlines() or [""]
+        raise EagerFailedError(
+            f"torch eager itself fails on the inputs of {captured.name!r} that parity runs "
+            f"({sample.origin}): {type(error).__name__}: {reason[0]}",
+            hint="give get_inputs() a `seed` parameter and draw inputs that the model takes, "
+            "or export with --no-parity",
+        ) from error
 
 
 def same_bits(a: Array, b: Array) -> bool:
