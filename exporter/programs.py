@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import re
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+import torch.ao.quantization.fx._decomposed  # registers the ops of PT2E
 from torch.export import ExportedProgram
 
 from tpu_export.runtime.errors import TpuExportError
@@ -55,6 +57,12 @@ def load_program(path: Path) -> ExportedProgram:
                 f"{path} needs {name}, which is not registered with torch's pytrees",
                 hint=_registering(name),
             ) from cause
+        if missing := _undefined_op(str(cause)):
+            raise ProgramFileError(
+                f"{path} calls {missing}, which nothing that is imported defines",
+                hint="import the library of that op in a model.py whose get_model() returns "
+                f"torch.export.load({path.name!r}), and export that",
+            ) from cause
         raise ProgramFileError(
             f"{path} cannot be read as an exported program: {_first_line(cause)}",
             hint="the file is damaged, or comes from another torch: save it again with "
@@ -87,6 +95,14 @@ def _registering(name: str) -> str:
     )
 
 
+def _undefined_op(message: str) -> str | None:
+    """Return the op that torch cannot find: "torch.ops.mylib.scale.default"."""
+    found = re.search(r"target='torch\.ops\.(\w+)\.(\w+)(\.\w+)?'", message)
+    if found is None or hasattr(getattr(torch.ops, found[1]), found[2]):
+        return None
+    return found[0].removeprefix("target=").strip("'")
+
+
 def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return textwrap.shorten(lines[0], 300) if lines else type(error).__name__

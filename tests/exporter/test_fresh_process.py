@@ -48,3 +48,30 @@ def test_lapack(dtype: torch.dtype, tmp_path: Path) -> None:
     found = np.load(out)
     for name, expected in zip(found.files, Lapack()(a), strict=True):
         np.testing.assert_allclose(found[name], expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
+SAVED = """
+import sys
+import torch
+from torch.ao.quantization.fx import _decomposed
+ops = torch.ops.quantized_decomposed
+
+class M(torch.nn.Module):
+    def forward(self, x):
+        q = ops.quantize_per_tensor.default(x, 0.1, 3, -128, 127, torch.int8)
+        return ops.dequantize_per_tensor.default(q, 0.1, 3, -128, 127, torch.int8)
+
+torch.export.save(torch.export.export(M(), (torch.randn(4),)), sys.argv[1])
+"""
+
+
+def test_a_quantized_program_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "m.pt2"
+    subprocess.run([sys.executable, "-c", SAVED, path], check=True, timeout=120)
+    code = """
+import sys
+import tpu_export
+tpu_export.export(sys.argv[1], target="stablehlo", output=sys.argv[2])
+"""
+    command = [sys.executable, "-c", code, path, tmp_path / "out"]
+    subprocess.run(command, check=True, timeout=120)

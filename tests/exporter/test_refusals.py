@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,11 @@ from torch.export import Dim
 
 from tpu_export.exporter.capture import capture
 from tpu_export.exporter.entry import InputMismatchError, NotAModelError
-from tpu_export.exporter.programs import UnregisteredTypeError, load_program
+from tpu_export.exporter.programs import (
+    ProgramFileError,
+    UnregisteredTypeError,
+    load_program,
+)
 from tpu_export.exporter.refusals import DimRangeError, NotExportableError, shorten
 from tpu_export.runtime.errors import TpuExportError
 
@@ -119,7 +125,6 @@ def test_the_module_path_is_named() -> None:
 def test_torchs_graph_is_not_printed_but_the_models_words_are(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    import sys
 
     def talks(x: torch.Tensor) -> torch.Tensor:
         print("hello from the model", file=sys.stderr)
@@ -234,8 +239,6 @@ def test_dynamic_shapes_of_another_structure() -> None:
 
 
 def test_a_type_that_nothing_registered(tmp_path: Path) -> None:
-    import subprocess
-    import sys
 
     path = tmp_path / "m.pt2"
     code = f"""
@@ -253,6 +256,25 @@ torch.export.save(program, {str(path)!r})
     with pytest.raises(UnregisteredTypeError, match=r"shop\.models\.Pair") as info:
         load_program(path)
     assert "import shop.models" in info.value.hint
+
+
+def test_an_op_that_nothing_defines(tmp_path: Path) -> None:
+    path = tmp_path / "m.pt2"
+    code = f"""
+import torch
+@torch.library.custom_op("shop::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+twice.register_fake(lambda x: torch.empty_like(x))
+program = torch.export.export(
+    type("M", (torch.nn.Module,), {{"forward": lambda self, x: twice(x)}})(), (torch.ones(2),))
+torch.export.save(program, {str(path)!r})
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    message = r"m\.pt2 calls torch\.ops\.shop\.twice\.default"
+    with pytest.raises(ProgramFileError, match=message) as info:
+        load_program(path)
+    assert "model.py" in info.value.hint
 
 
 @pytest.mark.parametrize(
