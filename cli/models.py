@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpu_export.cli.failures import UsageError
-from tpu_export.cli.near import did_you_mean
+from tpu_export.cli.near import near_words, question
 
 if TYPE_CHECKING:
     from tpu_export.exporter.sources import Source
@@ -29,7 +29,7 @@ def source(text: str) -> Source:
         wrong = _no_model(Path(text))
         if wrong is not None:
             raise UnknownSourceError(wrong[0], hint=wrong[1]) from error
-        hint = did_you_mean(f"zoo:{text}", [f"zoo:{name}" for name in names()], 0.7)
+        hint = question([f"zoo:{name}" for name in near_words(text, names(), 0.7)])
         if not hint:
             raise
         raise UnknownSourceError(

@@ -160,6 +160,8 @@ def test_ops(tpx: Run, model: Path) -> None:
     assert status == 0
     assert "aten.linear.default" in out
     assert tpx("ops", "aten.gelu.default")[:2] == (0, "aten.gelu.default: rule\n")
+    both = "aten.add.Tensor: rule\naten.add.Scalar: rule\n"
+    assert tpx("ops", "aten.add")[:2] == (0, both)
     assert tpx("ops", "aten._sparse_mm.default")[0] == 1
 
 
