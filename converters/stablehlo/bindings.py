@@ -16,6 +16,7 @@ from torch.fx import Node
 from tpu_export.converters.stablehlo import context
 from tpu_export.converters.stablehlo.functional import functionalize
 from tpu_export.converters.stablehlo.interpreter import Interpreter, constant
+from tpu_export.converters.stablehlo.location import scope, spoken
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.shared_memory import STORED
 from tpu_export.converters.stablehlo.shared_memory import stored as stored_tensor
@@ -118,6 +119,22 @@ class Bindings:
             }
 
 
+def _no_tensor(
+    program: ExportedProgram, node: Node, name: str
+) -> UnsupportedInputError:
+    used = ", ".join(spoken(scope(user)) for user in node.users)
+    at = f" in {used}" if used else ""
+    if isinstance(program.constants.get(name), torch.Generator):
+        return UnsupportedInputError(
+            f"the model draws from a torch.Generator{at}",
+            hint="leave out generator=: an artifact draws from a seed in its state",
+        )
+    return UnsupportedInputError(
+        f"the model holds an object ({name}) that is no tensor{at}",
+        hint="keep TorchBind objects out of the exported module",
+    )
+
+
 def bind(program: ExportedProgram, signature: Signature) -> Bindings:
     """Match the graph's inputs and outputs with a signature."""
     functional = functionalize(program)
@@ -143,10 +160,7 @@ def bind(program: ExportedProgram, signature: Signature) -> Bindings:
         elif spec.kind == InputKind.TOKEN:
             placeholders.append(("constant", None))
         else:
-            raise UnsupportedInputError(
-                f"the model holds an object ({spec.target}) that is no tensor",
-                hint="keep TorchBind objects out of the exported module",
-            )
+            raise _no_tensor(program, node, str(spec.target))
     targets = {n: s.target for n, s in zip(nodes, specs.input_specs, strict=True)}
     new_state = {targets[n]: n for n in written if targets[n] is not None}
     new_inputs = {user_names[n]: n for n in written if n in user_names}

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from tpu_export.converters.stablehlo.bindings import UnsupportedInputError
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.refusals import RuleFailedError
 from tpu_export.converters.stablehlo.registry import find_rule, lowers
@@ -157,3 +158,15 @@ def test_a_rule_that_raises_is_a_fault_of_ours() -> None:
         lowers(op)(lambda x: x.reshape(5))
     with pytest.raises(RuleFailedError, match=r"failed at the root \(test_ref"):
         capture(Fn(lambda x, n: broken(x)), (X, N)).lower()
+
+
+def test_a_generator_is_refused_with_its_line() -> None:
+    def draws(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand(4, generator=torch.Generator())
+
+    with pytest.raises(UnsupportedInputError) as info:
+        capture(draws, (X,)).lower()
+    line = draws.__code__.co_firstlineno + 1
+    where = f"aten.rand.generator in the root (test_refusals.py:{line})"
+    assert info.value.message == f"the model draws from a torch.Generator in {where}"
+    assert "generator=" in info.value.hint
