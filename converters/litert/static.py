@@ -70,15 +70,21 @@ def weights_of(program: LoweredProgram) -> dict[str, Array]:
     prepared: dict[str, Array] = {}
     if program.prepare is not None:
         spec = program.prepare.spec
-        arrays = [as_numpy(program.weights[s.name]) for s in spec.arguments]
+        arrays = [_array(program, s) for s in spec.arguments]
         results = _run(program.prepare.module("cpu"), spec, arrays)
         prepared = dict(zip((s.name for s in spec.results), results, strict=True))
     return {
         f"{s.kind}/{s.name}": prepared[s.name]
         if s.kind == "prepared"
-        else as_numpy(program.weights[s.name])
+        else _array(program, s)
         for s in leading_slots(program.main.spec)
     }
+
+
+def _array(program: LoweredProgram, slot: Slot) -> Array:
+    """Return a weight as its slot has it: float32 where the model has a half type."""
+    array = as_numpy(program.weights[slot.name])
+    return array.astype(slot.dtype, copy=False)
 
 
 def _run(module: bytes, spec: FunctionSpec, arrays: Sequence[Array]) -> list[Array]:

@@ -24,6 +24,7 @@ from tpu_export.converters.stablehlo.litert_bits import (
     shift_right,
 )
 from tpu_export.converters.stablehlo.litert_division import divided, magnitude
+from tpu_export.converters.stablehlo.operands import HALF_BITS
 
 Form: TypeAlias = Callable[..., Any]
 _SCOPE = "litert_form"  # what a form is made of has no further form
@@ -136,10 +137,17 @@ def _any(x: Array, *, axes: Sequence[int], **_: Any) -> Array:
     return lax.reduce_or(x, tuple(axes))
 
 
+def _through_half(x: Array, *, exponent_bits: int, mantissa_bits: int) -> Array:
+    """Cast there and back: LiteRT has no other way to round to a half type."""
+    (half,) = (d for d, b in HALF_BITS.items() if b == (exponent_bits, mantissa_bits))
+    return x.astype(half).astype(x.dtype)
+
+
 # By dtype; "int" is any signed integer.
 _FORMS: dict[tuple[str, str], Form] = {
     ("rem", "int"): _whole_remainder,
     ("rem", "float32"): _remainder,
+    ("reduce_precision", "float32"): _through_half,
     ("div", "int64"): divided,
     ("abs", "int64"): magnitude,
     ("sign", "int64"): _sign,

@@ -17,6 +17,7 @@ from tpu_export.converters.stablehlo.hoist import Split, split
 from tpu_export.converters.stablehlo.index_ranges import index_ranges
 from tpu_export.converters.stablehlo.layout import channels_last
 from tpu_export.converters.stablehlo.layout.borders import AS_TORCH, Borders
+from tpu_export.converters.stablehlo.litert_halves import without_halves
 from tpu_export.converters.stablehlo.narrowing import Argument, Interval, narrow
 from tpu_export.converters.stablehlo.portable import portable_modules
 from tpu_export.converters.stablehlo.program import LoweredProgram
@@ -66,6 +67,7 @@ def lower(
         whole, (*traced.weights, *traced.rest), traced.signature.counted
     )
     if target == "litert":
+        jaxpr, traced = _without_halves(jaxpr, traced)
         jaxpr, traced = _laid_out(jaxpr, traced, borders)
     parts = split(jaxpr, len(bound.weights))
     spec, prepare_spec = _specs(parts, traced)
@@ -89,6 +91,14 @@ def lower(
         ),
         integers=integers,
     )
+
+
+def _without_halves(jaxpr: ClosedJaxpr, traced: Traced) -> tuple[ClosedJaxpr, Traced]:
+    wide = [
+        replace(s, dtype="float32") if s.dtype in ("float16", "bfloat16") else s
+        for s in traced.weights
+    ]
+    return without_halves(jaxpr, len(wide)), replace(traced, weights=tuple(wide))
 
 
 def _laid_out(

@@ -116,17 +116,17 @@ def widen(x: Array) -> Array:
 
 
 # Bits of the exponent and of the fraction.
-_HALF_BITS = {DTYPES[torch.float16]: (5, 10), DTYPES[torch.bfloat16]: (8, 7)}
+HALF_BITS = {DTYPES[torch.float16]: (5, 10), DTYPES[torch.bfloat16]: (8, 7)}
 
 
 def rounded(x: Array, dtype: np.dtype[Any]) -> Array:
     """Return float32 numbers as a half type would hold them, still as float32.
 
-    XLA may drop a cast there and back. LiteRT has no half types here, nor the op.
+    XLA may drop a cast there and back.
     """
-    if dtype not in _HALF_BITS or context.current().target == "litert":
+    if dtype not in HALF_BITS:
         return x
-    return jax.lax.reduce_precision(x, *_HALF_BITS[dtype])
+    return jax.lax.reduce_precision(x, *HALF_BITS[dtype])
 
 
 def in_opmath(function: Callable[..., Array]) -> Callable[..., Array]:

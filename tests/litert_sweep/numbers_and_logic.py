@@ -122,9 +122,8 @@ def rounding_and_remainders() -> Any:
     return compute, torch.randn(40)
 
 
-@case("integer", code="TPX-0602")
+@case("integer")
 def bfloat16_inside() -> Any:
-    """Widened where the inputs are float32."""
     return lambda x: (x.bfloat16() * 2).float() + x, torch.randint(-9, 9, (8,)).float()
 
 

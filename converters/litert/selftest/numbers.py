@@ -35,6 +35,7 @@ _BOOLEANS = (np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool))
 _FORMS = "litert_forms"
 _NAN_LIMIT = "none: a limit in docs/litert.md"
 _DTYPES = "dtypes are refused"
+_HALVES = "form of half types"
 Row = tuple[str, Callable[..., Any], tuple[Any, ...], Outcome, str]
 
 
@@ -127,8 +128,8 @@ _ROWS: tuple[Row, ...] = (
     ("maximum bool", lax.max, _BOOLEANS, REFUSED, _FORMS),
     ("less bool", lax.lt, _BOOLEANS, REFUSED, _FORMS),
     ("all bool", jnp.all, _BOOLEANS[1:], RIGHT, "relied on by litert_forms"),
-    ("bfloat16 inside", _through(jnp.bfloat16), _FLOATS, REFUSED, _DTYPES),
-    ("float16 inside", _through(jnp.float16), _FLOATS, RIGHT, _DTYPES),
+    ("bfloat16 inside", _through(jnp.bfloat16), _FLOATS, REFUSED, _HALVES),
+    ("float16 inside", _through(jnp.float16), _FLOATS, RIGHT, _HALVES),
     ("float64 inside", _through(jnp.float64), _FLOATS, REFUSED, _DTYPES),
     (
         "matrix product int32",

@@ -51,8 +51,10 @@ def cumprod(x: Array, dim: int, *, dtype: torch.dtype | None = None) -> Array:
 def logcumsumexp(x: Array, dim: int) -> Array:
     # lax wraps the imaginary part, torch does not; LiteRT reduces windows by one op only
     if jnp.iscomplexobj(x) or context.current().target == "litert":
-        axis_ = axis(dim, x.ndim)
-        return lax.associative_scan(logaddexp, x, axis=axis_) if x.ndim else x
+        if not x.ndim:
+            return x
+        wide: Array = lax.associative_scan(logaddexp, widen(x), axis=axis(dim, x.ndim))
+        return wide.astype(x.dtype)
     return _running(lax.cumlogsumexp, x, dim, None)
 
 

@@ -29,7 +29,9 @@ class Function(nn.Module):
 def right_in_both() -> Callable[..., LiteRtModel]:
     """right_in_both(function, *inputs): what each engine gives is what torch gives."""
 
-    def body(function: Callable[..., Any], *inputs: torch.Tensor) -> LiteRtModel:
+    def body(
+        function: Callable[..., Any], *inputs: torch.Tensor, rtol: float = 1e-4
+    ) -> LiteRtModel:
         module = Function(function).eval()
         program = lower(capture(module, inputs, {}), target="litert").program
         model = convert({"forward": program})
@@ -45,15 +47,16 @@ def right_in_both() -> Callable[..., LiteRtModel]:
             for i, (spec, want) in enumerate(
                 zip(signature.outputs, wanted, strict=True)
             ):
-                check(found[spec.name], as_numpy(want), f"result {i} in {engine}")
+                where = f"result {i} in {engine}"
+                check(found[spec.name], as_numpy(want), where, rtol)
         return model
 
     return body
 
 
-def check(got: Any, want: Any, where: str) -> None:
+def check(got: Any, want: Any, where: str, rtol: float) -> None:
     assert got.dtype == want.dtype, where
     if want.dtype.kind == "f":
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=where)
+        np.testing.assert_allclose(got, want, rtol, rtol / 10, err_msg=where)
     else:
         np.testing.assert_array_equal(got, want, err_msg=where)
