@@ -40,8 +40,8 @@ _REFUSED_DTYPES = {
     "float64": "LiteRT's kernels have no float64",
     "float8_e4m3fn": "LiteRT has no 8-bit floats",
     "float8_e5m2": "LiteRT has no 8-bit floats",
-    "bfloat16": "LiteRT's CPU kernels have no bfloat16; convert the model to float32",
-    "float16": "LiteRT's CPU kernels compute in float32; convert the model to float32",
+    "bfloat16": "LiteRT takes and gives none; cast in forward(), from and to float32",
+    "float16": "LiteRT takes and gives none; cast in forward(), from and to float32",
 }
 
 
