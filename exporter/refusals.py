@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 
 import torch
 
+from tpu_export.exporter.eager_failure import eager_failure
 from tpu_export.exporter.transforms import TRANSFORM
 from tpu_export.runtime.errors import TpuExportError
 
@@ -117,6 +119,7 @@ _NOISE = re.compile(
     r"|This higher order operator doesn't work"
     r"|For C\+\+|Caused by|\(unhinted:.*|The error above occurred"
 )
+_TORCHS_OWN = frozenset({"UserError", "GuardOnDataDependentSymNode", "Unsupported"})
 _WRITE = re.compile(r"\w\[[^:]+\]\s*[-+*/]?=[^=]")
 _CONSTANT = re.compile(r"specialized (?:it to be a constant \(|value of )(\d+)")
 _UNMET = re.compile(
@@ -125,22 +128,39 @@ _UNMET = re.compile(
 )
 
 
-def explain(error: Exception, model: torch.nn.Module) -> TpuExportError:
-    """Return the typed error for what torch.export raised."""
-    reason = shorten(str(error))
+def explain(
+    error: Exception,
+    model: torch.nn.Module,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> TpuExportError:
+    """Return the typed error for what torch.export raised on example inputs."""
     if "Constraints violated" in str(error):
         return _dim_range(str(error), model)
-    place = ", ".join(filter(None, (where(error), inside(error, model))))
-    at = f" at {place}" if place else ""
-    kind = type(error).__name__
-    plain = {"RuntimeError", "UserError", "GuardOnDataDependentSymNode", "Unsupported"}
-    said = reason if kind in plain else f"{kind}: {reason}"
+    script = any(isinstance(part, torch.jit.ScriptModule) for part in model.modules())
+    of_torch = script or type(error).__name__ in _TORCHS_OWN
+    if not of_torch and (own := eager_failure(model, args, kwargs)):
+        return NotExportableError(
+            f"the model itself fails{_told(own, model)}",
+            hint="it fails in torch eager too: correct the model, or its example inputs",
+        )
     hint = suggest(str(error))
     if "specialized integer" in str(error) and _WRITE.search(_line(error)):
         hint = TENSOR_PLACE
-    if any(isinstance(part, torch.jit.ScriptModule) for part in model.modules()):
+    if script:
         hint = SCRIPT
-    return NotExportableError(f"torch.export refuses the model{at}: {said}", hint=hint)
+    said = f"torch.export refuses the model{_told(error, model)}"
+    return NotExportableError(said, hint=hint)
+
+
+def _told(error: Exception, model: torch.nn.Module) -> str:
+    """Return " at place: reason"."""
+    reason = shorten(str(error))
+    place = ", ".join(filter(None, (where(error), inside(error, model))))
+    at = f" at {place}" if place else ""
+    kind = type(error).__name__
+    plain = kind in {"RuntimeError", *_TORCHS_OWN}
+    return f"{at}: {reason if plain else f'{kind}: {reason}'}"
 
 
 def _line(error: BaseException) -> str:
@@ -149,11 +169,13 @@ def _line(error: BaseException) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return the first line of torch's message that says something."""
-    for line in text.splitlines():
-        kept = _NOISE.split(line)[0].strip().rstrip(".")
-        if kept:
-            return kept
+    """Return the first line of torch's message that says something, with a list after it."""
+    lines = [_NOISE.split(line)[0].strip().rstrip(".") for line in text.splitlines()]
+    for i, line in enumerate(lines):
+        listed = takewhile(lambda entry: entry.startswith("* "), lines[i + 1 :])
+        forms = " or ".join(entry[2:] for entry in listed)
+        if line:
+            return f"{line} {forms}" if forms else line
     return "no reason given"
 
 

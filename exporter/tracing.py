@@ -78,13 +78,13 @@ def trace(
         lost = TRANSFORM.search(str(error)) is not None
         mode = nullcontext() if lost else _other_mode(str(error))
         if mode is None:
-            raise explain(error, module) from error
+            raise explain(error, module, *example) from error
         first = error
     try:
         with mode:
             return _export(module, example, shapes, strict, pre_dispatch=not lost)
     except Exception:
-        raise explain(first, module) from first
+        raise explain(first, module, *example) from first
 
 
 def _other_mode(refusal: str) -> AbstractContextManager[object] | None:

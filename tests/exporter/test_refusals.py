@@ -52,6 +52,10 @@ def raises(x: torch.Tensor) -> torch.Tensor:
     raise ValueError(message)
 
 
+def misspelt(x: torch.Tensor) -> torch.Tensor:
+    return x.argsort(0, stable=True)  # type: ignore[call-overload]  # that is the point
+
+
 def opaque(x: torch.Tensor) -> object:
     return Opaque(x)
 
@@ -72,7 +76,8 @@ REFUSALS: list[tuple[Callable[..., object], str, str, int]] = [
     (write_at, "data-dependent", "index_copy_", 2),
     (least_squares, "lstsq", "pinv(a) @ b", 1),
     (to_numpy, ".numpy() is not supported", "numpy runs outside", 1),
-    (raises, "ValueError: bad thing", "strict=True", 2),
+    (raises, "ValueError: bad thing", "fails in torch eager too", 2),
+    (misspelt, "TypeError: argsort() received an", "fails in torch eager too", 1),
 ]
 
 
@@ -88,6 +93,33 @@ def test_a_refusal_names_place_reason_and_advice(
     assert advice in info.value.hint
     assert "\n" not in info.value.message
     assert "TORCH_LOGS" not in info.value.message
+
+
+class Counts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.last: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor, fails: bool) -> torch.Tensor:
+        self.count.add_(1)
+        self.last = x if self.last is None else self.last + x
+        return (
+            nn.functional.linear(x, torch.ones(3, 5))
+            if fails
+            else torch.tensor(x.numpy())
+        )
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_model_is_left_as_it_was(fails: bool, capsys: Any) -> None:
+    model, before = Counts(), torch.get_rng_state()
+    with pytest.raises(NotExportableError) as info:
+        capture(model, (X, fails))
+    assert ("the model itself fails at" in info.value.message) is fails
+    assert (model.count, model.last) == (0, None)
+    assert torch.equal(before, torch.get_rng_state())
+    assert capsys.readouterr() == ("", "")
 
 
 def test_an_unknown_class_in_the_result() -> None:
@@ -283,6 +315,7 @@ torch.export.save(program, {str(path)!r})
         ("", "no reason given"),
         ("\n\nreason.\nmore", "reason"),
         ("For more information, run\nreason", "reason"),
+        ("one of:\n * (int a)\n * (str b)\nmore", "one of: (int a) or (str b)"),
         ("u0 is bad (unhinted: u0). (Size-like: none)", "u0 is bad"),
     ],
 )
