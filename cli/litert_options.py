@@ -42,6 +42,13 @@ _OPTIONS = (
         "NAME=nhwc: one of them; repeat for others.  [default: nchw]",
     ),
     click.option(
+        "--preprocess",
+        multiple=True,
+        metavar="NAME=NORM",
+        help="litert: input NAME is a uint8 image, normalized in the file: imagenet, unit "
+        "(0 to 1), signed (-1 to 1), or mean/std of each channel: 0.5,0.5,0.5/0.2,0.2,0.2.",
+    ),
+    click.option(
         "--dynamic-dims",
         type=click.Choice(["buckets", "example"]),
         default="buckets",
@@ -63,7 +70,7 @@ _OPTIONS = (
     ),
 )
 _NAMES = ("quantize", "calibrate", "io_dtype", "min_snr", "max_slowdown")
-_MORE = ("io_layout", "dynamic_dims", *annotation_options.NAMES)
+_MORE = ("io_layout", "preprocess", "dynamic_dims", *annotation_options.NAMES)
 _FLAGS = [f"--{n.replace('_', '-')}" for n in (*_NAMES, *_MORE)]
 
 
@@ -86,7 +93,8 @@ def read_litert_options(target: str, options: dict[str, Any]) -> LiteRtOptions |
     layout = _layout(options.pop("io_layout"))
     dims = options.pop("dynamic_dims")
     fixed = dims if dims != "buckets" else None
-    given = [quantize, calibrate, snr, slowdown, more or layout or fixed]
+    images = _preprocess(options.pop("preprocess"))
+    given = [quantize, calibrate, snr, slowdown, more or layout or images or fixed]
     if all(x is None for x in given) and io_dtype == "float32":
         return None
     if target != "litert":
@@ -95,6 +103,8 @@ def read_litert_options(target: str, options: dict[str, Any]) -> LiteRtOptions |
             if more
             else f"--target {target} keeps torch's layout"
             if layout
+            else f"--target {target} has no preprocessing"
+            if images
             else f"--target {target} keeps dynamic dimensions"
             if fixed
             else f"--target {target} is not quantized",
@@ -105,11 +115,24 @@ def read_litert_options(target: str, options: dict[str, Any]) -> LiteRtOptions |
 
     gates = Gates(snr, slowdown)
     more |= {"io_layout": layout} if layout else {}
+    more |= {"preprocess": images} if images else {}
     found = LiteRtOptions(
         quantize, calibrate, io_dtype, gates, dynamic_dims=dims, **more
     )
     found.check()
     return found
+
+
+def _preprocess(given: Sequence[str]) -> dict[str, str]:
+    """Return the normalization of each input."""
+    pairs = [text.partition("=") for text in given]
+    for name, is_given, norm in pairs:
+        if not (name and is_given and norm):
+            raise UsageError(
+                f"--preprocess {name}{is_given}{norm} names no input and normalization",
+                hint="write --preprocess NAME=imagenet",
+            )
+    return {name: norm for name, _, norm in pairs}
 
 
 def _layout(given: Sequence[str]) -> dict[str, str]:

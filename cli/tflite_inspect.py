@@ -74,6 +74,8 @@ def _show_document(document: dict[str, Any]) -> None:
         click.echo(f"licence: {document['licence'].splitlines()[0]}")
     if "labels" in document:
         click.echo(f"labels: {len(document['labels'])}")
+    for name, norm in document.get("preprocessing", {}).items():
+        click.echo(f"in the file: ({name}/255 - {norm['mean']}) / {norm['std']}")
     quantization = document.get("quantization")
     if quantization:
         digest = quantization["sha256"][:12]

@@ -21,6 +21,7 @@ from tpu_export.parity.job import Job
 from tpu_export.parity.litert_options import LiteRtOptions
 from tpu_export.parity.litert_sizes import sized_job
 from tpu_export.parity.models import captures
+from tpu_export.parity.preprocessed import preprocessed_job
 from tpu_export.parity.report import ParityReport
 from tpu_export.parity.targets import WRITERS, UnknownTargetError
 from tpu_export.runtime.errors import TpuExportError
@@ -160,7 +161,9 @@ def export(
         litert=litert or LiteRtOptions(),
         stages=stages,
     )
-    return run(laid_out_job(sized_job(job)) if target == "litert" else job)
+    if target == "litert":
+        job = laid_out_job(sized_job(preprocessed_job(job)))
+    return run(job)
 
 
 def run(job: Job) -> ExportResult:

@@ -22,6 +22,7 @@ from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.parity.eager import Array
 from tpu_export.parity.job import Job
+from tpu_export.parity.normalization import read_normalization
 from tpu_export.parity.references import Reference
 from tpu_export.parity.report import ParityRow
 from tpu_export.runtime.codec import encode
@@ -77,6 +78,10 @@ def document(job: Job, known: Known, golden: Sequence[str]) -> dict[str, object]
         "labels": list(labels),
         "labelled": annotations.labelled(signatures, dims),
         "licence": licence,
+        "preprocessing": {
+            name: asdict(read_normalization(text)) | {"dtype": "uint8"}
+            for name, text in job.litert.preprocess.items()
+        },
         "golden": {name: _golden(known, name) for name in golden},
     }
     return {key: value for key, value in found.items() if value}

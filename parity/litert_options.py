@@ -11,6 +11,7 @@ from tpu_export.converters.litert.quantize.errors import CalibrationError, Recip
 from tpu_export.converters.litert.quantize.quantizer import Border
 from tpu_export.converters.litert.quantize.recipes import read_recipe
 from tpu_export.parity.annotations import Annotations
+from tpu_export.parity.normalization import read_normalization
 from tpu_export.parity.verdict import Gates
 
 Calls: TypeAlias = Sequence[Mapping[str, Any]]
@@ -33,6 +34,8 @@ class LiteRtOptions:
         dynamic_dims: "buckets": a signature for each set of sizes of --bucket, or of sizes
             that are chosen; "example": one for the example's sizes.
         io_layout: whether inputs and outputs of 4 dimensions have their channels last.
+        preprocess: inputs that are uint8 images in the file -> how they are normalized there,
+            as `--preprocess` says it: "imagenet", or "mean,mean,mean/std,std,std".
     """
 
     recipe: str | Path | None = None
@@ -42,6 +45,7 @@ class LiteRtOptions:
     annotations: Annotations = field(default_factory=Annotations)
     dynamic_dims: DynamicDims = "buckets"
     io_layout: IoLayout = "nchw"
+    preprocess: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
         """Refuse what cannot be done, before any work.
@@ -50,8 +54,11 @@ class LiteRtOptions:
             RecipeError: an unknown recipe, or an option about quantization without one.
             CalibrationError: a static recipe without data.
             AnnotationError: labels or licence cannot be read.
+            PreprocessError: a normalization cannot be read.
         """
         self.annotations.read()
+        for text in self.preprocess.values():
+            read_normalization(text)
         given = {
             "--calibrate": self.calibrate is not None,
             "--io-dtype": self.io_dtype != "float32",

@@ -93,7 +93,10 @@ def sized_job(job: Job) -> Job:
         return job
     found = sized(job.signatures, job.buckets, job.second_inputs)
     return replace(
-        job, signatures=found.captures, second_inputs=found.second, notes=found.notes
+        job,
+        signatures=found.captures,
+        second_inputs=found.second,
+        notes=(*job.notes, *found.notes),
     )
 
 

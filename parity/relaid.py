@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from tpu_export.converters.stablehlo.layout.forms import from_last, to_last
 from tpu_export.exporter.capture import Captured, Example
 from tpu_export.parity.eager import Array, flatten_like
 from tpu_export.parity.samples import Second
+from tpu_export.parity.wrapped import Wrapped
 from tpu_export.runtime.signature import Signature
 
 
@@ -64,22 +65,19 @@ def as_the_file(captured: Captured, inputs: Mapping[str, Array]) -> dict[str, Ar
     }
 
 
-class Relaid(torch.nn.Module):
-    """Torch eager between inputs and outputs of the file: the model's own buffers and all."""
+class Relaid(Wrapped):
+    """Torch eager between inputs and outputs of the file."""
 
     def __init__(self, captured: Captured, borders: Borders) -> None:
         """Stand before the model of a signature."""
-        super().__init__()
+        super().__init__(captured)
         self._signature, self._borders = captured.signature, borders
-        # No submodule: names stay.
-        self.__dict__["_model"] = captured.eager
-        self.training = getattr(captured.eager, "training", False)
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call the model on inputs as torch has them; what it writes to them is kept."""
         signature, borders = self._signature, self._borders
         own = _moved(signature, borders, (args, kwargs), from_last)
-        result = self.__dict__["_model"](*own[0], **own[1])
+        result = self._model(*own[0], **own[1])
         given = pytree.tree_leaves((args, kwargs))
         for x, y in zip(given, pytree.tree_leaves(own), strict=True):
             if isinstance(x, torch.Tensor) and x is not y:
@@ -89,25 +87,6 @@ class Relaid(torch.nn.Module):
             y.permute(to_last(y.ndim)) if spec.name in borders.outputs else y
             for spec, y in zip(signature.outputs, outputs, strict=True)
         )
-
-    def modules(self, remove_duplicate: bool = True) -> Iterator[torch.nn.Module]:
-        """Give the model's."""
-        owner = getattr(self._model, "__self__", self._model)
-        if isinstance(owner, torch.nn.Module):
-            return owner.modules(remove_duplicate)
-        return iter(())
-
-    def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Give the model's, by its names."""
-        if isinstance(self._model, torch.nn.Module):
-            return self._model.named_buffers(*args, **kwargs)
-        return iter(())
-
-    def get_buffer(self, target: str) -> torch.Tensor:
-        """Return one of the model's."""
-        if isinstance(self._model, torch.nn.Module):
-            return self._model.get_buffer(target)
-        raise AttributeError(target)
 
 
 def _moved(

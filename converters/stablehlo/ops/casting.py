@@ -43,7 +43,7 @@ def _truncate(x: Array, target: np.dtype[Any]) -> Array:
     if current().target == "litert":
         return whole
     end = 2.0 ** (8 * integer.itemsize - 1)
-    lowest = jnp.asarray(np.iinfo(integer).min, integer)
+    lowest = jnp.asarray(-int(end), integer)
     return jnp.where((x >= -end) & (x < end), whole, lowest)
 
 
