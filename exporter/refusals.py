@@ -50,10 +50,6 @@ SUGGESTIONS: tuple[tuple[str, str], ...] = (
         "torch._check() what you know of the value",
     ),
     (
-        r"^aten\.linalg_lstsq",
-        "the sizes of its residuals depend on the rank: write torch.linalg.pinv(a) @ b",
-    ),
-    (
         r"data-dependent|unbacked|\.item\(\)|_local_scalar_dense|nonzero",
         "a size or index depends on tensor values (.item(), .tolist(), nonzero()): "
         "compute it outside of the model, or use a mask of fixed size",

@@ -55,7 +55,7 @@ def _without(x: Tensor, dim: int) -> tuple[int, ...]:
     return (*x.shape[:dim], 1, *x.shape[dim + 1 :])
 
 
-_KERNELS: tuple[tuple[Any, Callable[..., Tensor]], ...] = (
+SYMBOLIC = (
     (aten.max_pool1d.default, _max_pool1d),
     (aten.take_along_dim.default, _take_along_dim),
 )
@@ -77,16 +77,16 @@ def forgotten(ops: Sequence[Any]) -> Iterator[None]:
 
 
 @contextmanager
-def symbolic_kernels() -> Iterator[None]:
+def kernels(table: Sequence[tuple[Any, Callable[..., Any]]]) -> Iterator[None]:
     """Use these kernels in place of torch's inside the block."""
-    before = [op.py_kernels.get(_IMPLICIT) for op, _ in _KERNELS]
-    for op, kernel in _KERNELS:
+    before = [op.py_kernels.get(_IMPLICIT) for op, _ in table]
+    for op, kernel in table:
         op.py_kernels[_IMPLICIT] = kernel
     try:
-        with forgotten([op for op, _ in _KERNELS]):
+        with forgotten([op for op, _ in table]):
             yield
     finally:
-        for (op, _), kernel in zip(_KERNELS, before, strict=True):
+        for (op, _), kernel in zip(table, before, strict=True):
             if kernel is None:
                 del op.py_kernels[_IMPLICIT]
             else:

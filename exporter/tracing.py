@@ -38,8 +38,10 @@ from tpu_export.exporter.assigned import (
     written_buffers,
 )
 from tpu_export.exporter.entry import code, register_dataclasses
+from tpu_export.exporter.least_squares import KERNELS as LEAST_SQUARES
+from tpu_export.exporter.least_squares import check_residuals
 from tpu_export.exporter.refusals import NotExportableError, explain
-from tpu_export.exporter.symbolic_kernels import forgotten, symbolic_kernels
+from tpu_export.exporter.symbolic_kernels import SYMBOLIC, forgotten, kernels
 from tpu_export.exporter.transforms import TRANSFORM, same_transforms, whole
 from tpu_export.runtime.errors import TpuExportError
 
@@ -78,13 +80,20 @@ def trace(
         lost = TRANSFORM.search(str(error)) is not None
         mode = nullcontext() if lost else _other_mode(str(error))
         if mode is None:
-            raise explain(error, module, *example) from error
+            raise _explained(error, module, example) from error
         first = error
     try:
         with mode:
             return _export(module, example, shapes, strict, pre_dispatch=not lost)
     except Exception:
-        raise explain(first, module, *example) from first
+        raise _explained(first, module, example) from first
+
+
+def _explained(
+    error: Exception, module: torch.nn.Module, example: Example
+) -> TpuExportError:
+    with _same_modes():
+        return explain(error, module, *example)
 
 
 def _other_mode(refusal: str) -> AbstractContextManager[object] | None:
@@ -117,12 +126,13 @@ def _export(
         stack.enter_context(_same_modes())
         stack.enter_context(same_transforms())
         stack.enter_context(_with_lines(module))
+        stack.enter_context(kernels(LEAST_SQUARES))
         if shapes is not None:
             # Bodies of loops and branches that an earlier capture compiled hold for its sizes.
             torch._dynamo.reset()
         if shapes is not None and not strict:
             stack.enter_context(_whole_recurrences(module))
-            stack.enter_context(symbolic_kernels())
+            stack.enter_context(kernels(SYMBOLIC))
         export = partial(
             torch.export.export if pre_dispatch else export_after_dispatch,
             module, args, kwargs, dynamic_shapes=shapes, strict=strict,
@@ -130,7 +140,7 @@ def _export(
         if strict:  # torch traces hooks too
             program = export()
             refuse_lost(module, args, kwargs, program)
-            return whole(program)
+            return check_residuals(whole(program))
         stack.enter_context(_registered_outputs(module))
         stack.enter_context(written_buffers(module))
         assigned = stack.enter_context(watched(module))
@@ -138,7 +148,7 @@ def _export(
         if lost := assigned.lost(program):
             with as_buffers(module, lost):
                 program = export()
-        return whole(program)
+        return check_residuals(whole(program))
 
 
 @contextmanager

@@ -67,14 +67,14 @@ def write_at(x: torch.Tensor) -> torch.Tensor:
 
 
 def least_squares(x: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.lstsq(x[:, None], x[:, None]).solution
+    return torch.linalg.lstsq(x[:, None], x[:, None], driver="gelsd").residuals
 
 
 REFUSALS: list[tuple[Callable[..., object], str, str, int]] = [
     (branch, "data-dependent", "torch.cond", 1),
     (item, "data-dependent", ".item()", 1),
     (write_at, "data-dependent", "index_copy_", 2),
-    (least_squares, "lstsq", "pinv(a) @ b", 1),
+    (least_squares, "only at full rank", "square()", 1),
     (to_numpy, ".numpy() is not supported", "numpy runs outside", 1),
     (raises, "ValueError: bad thing", "fails in torch eager too", 2),
     (misspelt, "TypeError: argsort() received an", "fails in torch eager too", 1),

@@ -32,6 +32,7 @@ from tpu_export.converters.stablehlo.ops import (
 from tpu_export.converters.stablehlo.ops import gradients as gradients
 from tpu_export.converters.stablehlo.ops import incomplete_gamma as incomplete_gamma
 from tpu_export.converters.stablehlo.ops import indexing as indexing
+from tpu_export.converters.stablehlo.ops import least_squares as least_squares
 from tpu_export.converters.stablehlo.ops import linear as linear
 from tpu_export.converters.stablehlo.ops import linear_algebra as linear_algebra
 from tpu_export.converters.stablehlo.ops import loss as loss

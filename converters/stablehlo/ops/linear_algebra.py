@@ -25,7 +25,7 @@ def inverse_ex(x: Array, *, check_errors: bool = False) -> tuple[Array, Array]:
     return jnp.linalg.inv(x), jnp.zeros(x.shape[:-2], jnp.int32)
 
 
-def _is_vector(a: Array, b: Array) -> bool:
+def is_vector(a: Array, b: Array) -> bool:
     return b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
 
 
@@ -33,7 +33,7 @@ def _is_vector(a: Array, b: Array) -> bool:
 def solve(a: Array, b: Array, *, left: bool = True) -> Array:
     if not left:
         return adjoint(solve(adjoint(a), adjoint(b)))
-    if _is_vector(a, b):
+    if is_vector(a, b):
         return jnp.asarray(jnp.linalg.solve(a, b[..., None])[..., 0])
     return jnp.asarray(jnp.linalg.solve(a, b))
 
