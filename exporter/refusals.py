@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from tpu_export.exporter.eager_failure import eager_failure
 from tpu_export.exporter.transforms import TRANSFORM
@@ -85,6 +86,10 @@ SUGGESTIONS: tuple[tuple[str, str], ...] = (
     ),
 )
 SCRIPT = "use the nn.Module itself, not its TorchScript form (torch.jit)"
+CUMULATIVE = (
+    "momentum=None averages by a count of the calls, which no graph holds as a number: give "
+    "the BatchNorm a momentum, or export the model in eval()"
+)
 DYNAMIC_RNN = (
     "torch unrolls nn.RNN over a fixed number of steps: leave the time axis static and pad, "
     "use nn.GRU or nn.LSTM, or export one signature for each length"
@@ -145,6 +150,9 @@ def explain(
         hint = TENSOR_PLACE
     if script:
         hint = SCRIPT
+    part = _innermost(error)
+    if isinstance(part, _BatchNorm) and part.momentum is None and part.training:
+        hint = CUMULATIVE
     said = f"torch.export refuses the model{_told(error, model)}"
     return NotExportableError(said, hint=hint)
 
@@ -152,8 +160,9 @@ def explain(
 def _told(error: Exception, model: torch.nn.Module) -> str:
     """Return " at place: reason"."""
     reason = shorten(str(error))
-    place = ", ".join(filter(None, (where(error), inside(error, model))))
-    at = f" at {place}" if place else ""
+    line = where(error)
+    place = ", ".join(filter(None, (line and f"at {line}", inside(error, model))))
+    at = f" {place}" if place else ""
     kind = type(error).__name__
     plain = kind in {"RuntimeError", *_TORCHS_OWN}
     return f"{at}: {reason if plain else f'{kind}: {reason}'}"
@@ -261,12 +270,20 @@ def _is_machinery(filename: str) -> bool:
 def inside(error: BaseException, model: torch.nn.Module) -> str:
     """Return "in module path (Class)" of the innermost submodule that was running."""
     names = {id(module): name for name, module in model.named_modules()}
-    found = ""
+    part = _innermost(error, names)
+    return f"in {names[id(part)]} ({type(part).__name__})" if part else ""
+
+
+def _innermost(
+    error: BaseException, names: Mapping[int, str] | None = None
+) -> torch.nn.Module | None:
+    """Return the innermost module that was running, of those with a name if names are given."""
+    found = None
     step = error.__traceback__
     while step is not None:
         module = _running(step.tb_frame)
-        if module is not None and names.get(id(module)):
-            found = f"in {names[id(module)]} ({type(module).__name__})"
+        if module is not None and (names is None or names.get(id(module))):
+            found = module
         step = step.tb_next
     return found
 

@@ -128,6 +128,16 @@ def test_an_unknown_class_in_the_result() -> None:
     assert "dataclasses" in info.value.hint
 
 
+def test_an_average_over_all_calls() -> None:
+    model = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4, momentum=None))
+    with pytest.raises(
+        NotExportableError, match=r"model in 1 \(BatchNorm1d\): "
+    ) as info:
+        capture(model, (torch.ones(2, 8),))
+    assert info.value.hint.startswith("momentum=None averages")
+    capture(model.eval(), (torch.ones(2, 8),))
+
+
 def test_an_unknown_class_in_the_inputs() -> None:
     with pytest.raises(NotExportableError, match="Opaque"):
         capture(lambda o: o.value, (Opaque(X),))
