@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,10 @@ def export_(
     output: str,
     write_docs: str | None,
 ) -> None:
-    """Export models for both targets; go on after a failure, and say so at the end."""
+    """Export models for both targets; go on after a failure, and say so at the end.
+
+    Models with recipes are quantized too, and measured on real inputs.
+    """
     from tpu_export.model_zoo.zoo import entry, names
 
     wanted = list(names()) if everything else [entry(name).name for name in models]
@@ -75,37 +79,49 @@ def export_(
     folder = writable_folder(output)
     if write_docs:
         writable_folder(str(Path(write_docs).parent))
-    outcomes = [one(name, target, folder) for name in wanted for target in SUFFIXES]
+    outcomes = [
+        one(name, target, folder, recipe)
+        for name in wanted
+        for target, recipe in (
+            *((target, "") for target in SUFFIXES),
+            *(("litert", recipe) for recipe in entry(name).quantize),
+        )
+    ]
     if write_docs:
         Path(write_docs).write_text(page(outcomes))
     failed = [o for o in outcomes if o.error]
     for o in failed:
-        click.echo(f"failed: {o.name} for {o.target}: {o.error}", err=True)
+        click.echo(f"failed: {o.what}: {o.error}", err=True)
     click.echo(f"{len(outcomes) - len(failed)} of {len(outcomes)} exports succeeded")
     ctx.exit(1 if failed else 0)
 
 
-def one(name: str, target: str, folder: Path) -> Outcome:
+def one(name: str, target: str, folder: Path, recipe: str = "") -> Outcome:
     """Export one model for one target; a failure is an outcome too."""
     from tpu_export.model_zoo.zoo import entry
     from tpu_export.parity.export import export
+    from tpu_export.parity.litert_options import LiteRtOptions
     from tpu_export.runtime.errors import TpuExportError
 
-    click.echo(f"== {name} for {target}", err=True)
+    outcome = Outcome(name, target, None, "", recipe)
+    click.echo(f"== {outcome.what}", err=True)
+    suffix = f"-{recipe}{SUFFIXES[target]}" if recipe else SUFFIXES[target]
     try:
+        options = LiteRtOptions(recipe, entry(name).calls()) if recipe else None
         result: Any = export(
             source(f"zoo:{name}"),
             target=target,
-            output=folder / f"{name}{SUFFIXES[target]}",
+            output=folder / f"{name}{suffix}",
             tolerance=limit(entry(name), target),
+            litert=options,
             progress=ProgressLines(),
         )
     except TpuExportError as error:
-        return Outcome(name, target, None, f"{error.code} {error.message}")
+        return replace(outcome, error=f"{error.code} {error.message}")
     except Exception as error:  # the page must list it, and the rest must be tried
-        log.debug("%s for %s", name, target, exc_info=True)
-        return Outcome(name, target, None, f"{type(error).__name__}: {error}")
-    return Outcome(name, target, result, "")
+        log.debug("%s", outcome.what, exc_info=True)
+        return replace(outcome, error=f"{type(error).__name__}: {error}")
+    return replace(outcome, result=result)
 
 
 def limit(entry: Any, target: str) -> float | None:

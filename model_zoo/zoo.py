@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 
 from tpu_export.runtime.errors import MissingExtraError, TpuExportError
 
 Example: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
+Call: TypeAlias = dict[str, np.ndarray[Any, np.dtype[Any]]]
 Built: TypeAlias = tuple[torch.nn.Module, tuple[object, ...], dict[str, object]]
 
 _FOLDER = Path(__file__).parent
@@ -45,6 +47,7 @@ class ZooEntry:
         tolerance: by target ("cloud-tpu", "litert"); {} = the defaults.
         packages: distributions that must be installed.
         heavy: whether it needs more than a gigabyte or a minute.
+        quantize: recipes that are measured on its real calls.
     """
 
     name: str
@@ -56,6 +59,7 @@ class ZooEntry:
     packages: tuple[str, ...]
     tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
     heavy: bool = False
+    quantize: tuple[str, ...] = ()
 
     @property
     def model_file(self) -> Path:
@@ -81,6 +85,18 @@ class ZooEntry:
             return None
         args, kwargs = draw(seed)
         return args, kwargs
+
+    def calls(self) -> list[Call]:
+        """Return real inputs by name, for recipes: of shapes like the example's.
+
+        Raises:
+            MissingExtraError: a package of the entry is not installed.
+        """
+        self._function()
+        calls: Callable[[], list[Call]] = getattr(
+            self._module(), f"{self.builder.partition(':')[2]}_calls"
+        )
+        return calls()
 
     def missing(self) -> tuple[str, ...]:
         """Return the packages of the entry that are not installed."""
@@ -131,13 +147,16 @@ def _entry(name: str, table: dict[str, object]) -> ZooEntry:
     fields = dict(table)
     packages = fields.pop("packages")
     tolerance = fields.pop("tolerance", {})
+    recipes = fields.pop("quantize", ())
     assert isinstance(packages, list)
+    assert isinstance(recipes, list | tuple)
     assert isinstance(tolerance, dict)
     limits = {target: Tolerance(**value) for target, value in tolerance.items()}
     return ZooEntry(
         name=name,
         packages=tuple(packages),
         tolerance=limits,
+        quantize=tuple(recipes),
         **fields,  # type: ignore[arg-type]  # zoo.toml is ours; a test checks it
     )
 

@@ -79,7 +79,7 @@ def test_the_file_has_no_unknown_keys() -> None:
     path = Path(zoo.__file__).with_name("zoo.toml")
     known = {
         *("description", "builder", "weights", "inputs", "licence"),
-        *("packages", "tolerance", "heavy"),
+        *("packages", "tolerance", "heavy", "quantize"),
     }
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     assert {key for table in tables.values() for key in table} <= known
