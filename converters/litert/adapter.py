@@ -5,21 +5,23 @@ Written for litert-converter 0.5; `probe` says whether the installed one has wha
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from litert_converter.mlir import ir, passmanager
 from litert_converter.mlir._mlir_libs import converter_api_ext as api
 from litert_converter.mlir.dialects import arith, stablehlo
 
+from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.folding import folded
+from tpu_export.converters.litert.standins import StandIn, is_large
+from tpu_export.converters.litert.withdrawal import Withdrawal
 
-# Smaller constants are folded by the converter's passes, which see dense ones only; biases
-# too must be dense to be folded into the op before them.
-_RESOURCE_BYTES = 4096
+Weight: TypeAlias = Array | StandIn
 _USED = (
     "ConvertToTFLConfig",
     "export_flatbuffer_to_file",
@@ -37,13 +39,13 @@ class SignatureJob:
     Attributes:
         name: of the signature.
         module: portable StableHLO with static shapes.
-        weights: an array for each leading argument, in order.
+        weights: an array, or what stands in for it, for each leading argument, in order.
         inputs: names of the other arguments; outputs: of the results.
     """
 
     name: str
     module: bytes
-    weights: Sequence[np.ndarray[Any, np.dtype[Any]]]
+    weights: Sequence[Weight]
     inputs: Sequence[str]
     outputs: Sequence[str]
 
@@ -77,11 +79,16 @@ class Conversion:
             )
         self._modules.append(module)
 
-    def convert(self, path: Path, *, copies: bool = True) -> None:
-        """Write the .tflite; without copies of shared results for the self-test only.
+    def convert(self, path: Path, *, copies: bool = True) -> Withdrawal:
+        """Write the .tflite, and return what its markers stand for.
+
+        Args:
+            path: of the file.
+            copies: of shared results; without them for the self-test only.
 
         Raises:
             RuntimeError: of the converter, with its diagnostics.
+            ValuesNeededError: it cannot be converted with stand-ins.
         """
         with self._context, ir.Location.unknown():
             merged = api.merge_modules(self._modules)
@@ -94,7 +101,10 @@ class Conversion:
             for operation in merged.body.operations:
                 if copies and "tf.entry_function" in operation.attributes:
                     _separate_results(operation)
+            withdrawal = Withdrawal(self._constants.stand_ins)
+            withdrawal.run(merged.body)
             api.export_flatbuffer_to_file(merged.operation, str(path))
+        return withdrawal
 
 
 _CONSTANTS = ("arith.constant", "tfl.pseudo_const")
@@ -160,34 +170,44 @@ def _main(module: Any) -> Any:
 
 
 class _Constants:
-    """Attributes of arrays. One array is one attribute: what the file then holds once."""
+    """Attributes of weights. One weight is one attribute: what the file then holds once.
+
+    Attributes:
+        stand_ins: keys of weights that have no values here, by the name of their resource.
+    """
 
     def __init__(self) -> None:
         self._made: dict[tuple[int, str, bool], tuple[Any, Any]] = {}
+        self.stand_ins: dict[str, str] = {}
 
-    def of(
-        self, array: np.ndarray[Any, np.dtype[Any]], kind: Any, *, dense: bool
-    ) -> Any:
-        """Return the attribute of an array, which must live as long as this object."""
-        key = (id(array), str(kind), dense)
+    def of(self, weight: Weight, kind: Any, *, dense: bool) -> Any:
+        """Return the attribute of a weight, which must live as long as this object."""
+        key = (id(weight), str(kind), dense)
         if key not in self._made:
             name = f"weight.{len(self._made)}"
-            self._made[key] = _constant(name, array, kind, dense), array
+            if isinstance(weight, StandIn):
+                self.stand_ins[name] = weight.key
+                attribute, kept = _unreadable(name, weight, kind)
+            else:
+                attribute, kept = _constant(name, weight, kind, dense), weight
+            self._made[key] = attribute, (weight, kept)
         return self._made[key][0]
 
 
 def _bake(
     function: Any,
-    weights: Sequence[np.ndarray[Any, np.dtype[Any]]],
+    weights: Sequence[Weight],
     constants: _Constants,
 ) -> None:
     """Replace the leading arguments by constants that refer to the arrays' memory."""
     block = function.regions[0].blocks[0]
     count = len(weights)
     with ir.InsertionPoint.at_block_begin(block):
-        for argument, array in zip(list(block.arguments)[:count], weights, strict=True):
+        for argument, weight in zip(
+            list(block.arguments)[:count], weights, strict=True
+        ):
             kind = ir.RankedTensorType(argument.type)
-            attribute = constants.of(array, kind, dense=folded(argument, count))
+            attribute = constants.of(weight, kind, dense=folded(argument, count))
             argument.replace_all_uses_with(_holding(attribute, kind))
     for index in reversed(range(count)):
         block.erase_argument(index)
@@ -205,13 +225,16 @@ def _holding(attribute: Any, kind: Any) -> Any:
     return arith.ConstantOp(kind, attribute).result
 
 
-def _constant(
-    name: str, array: np.ndarray[Any, np.dtype[Any]], kind: Any, dense: bool
-) -> Any:
-    vector = array.ndim <= 1 or max(array.shape, default=0) == array.size
-    # Of a resource of booleans, the flatbuffer export writes too few bytes.
-    dense_only = vector or dense or array.dtype == np.bool_
-    if not dense_only and array.nbytes >= _RESOURCE_BYTES:
+def _unreadable(name: str, weight: StandIn, kind: Any) -> tuple[Any, Any]:
+    """Return a resource without values, and its memory: who reads it dies, and is not wrong."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    memory = mmap.mmap(-1, weight.nbytes, flags=flags, prot=0)
+    made = ir.DenseResourceElementsAttr.get_from_buffer(memoryview(memory), name, kind)
+    return made, memory
+
+
+def _constant(name: str, array: Array, kind: Any, dense: bool) -> Any:
+    if is_large(array) and not dense:
         return ir.DenseResourceElementsAttr.get_from_buffer(array.data, name, kind)
     # A copy of its own: a small mapped view may be read-only. Booleans are a byte each.
     copy = np.array(array)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import time
 import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from tpu_export.converters.litert.errors import (
-    LiteRtConversionError,
-    LiteRtCrashedError,
     LiteRtUnsupportedOpsError,
 )
-from tpu_export.converters.litert.exchange import Array, write_arrays
+from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.flatbuffer import op_histograms
+from tpu_export.converters.litert.job import converted
 from tpu_export.converters.litert.model import LiteRtModel, LiteRtReport
-from tpu_export.converters.litert.process import run_module
 from tpu_export.converters.litert.scan import refused
 from tpu_export.converters.litert.sizes import at_sizes
 from tpu_export.converters.litert.static import (
@@ -30,10 +26,8 @@ from tpu_export.converters.litert.static import (
 from tpu_export.converters.litert.transposes import transposes
 from tpu_export.converters.litert.trial import Candidate, answered
 from tpu_export.converters.stablehlo.program import LoweredProgram
-from tpu_export.runtime.signature import FunctionSpec, Slot
 from tpu_export.runtime.stablehlo import parsed
 
-_WORKER = "tpu_export.converters.litert.worker"
 _REFUSED_DTYPES = {
     "complex64": "LiteRT has no complex arithmetic",
     "complex128": "LiteRT has no complex arithmetic",
@@ -86,7 +80,7 @@ def build(
         sizes = dims or {}
         static = _static(programs, sizes)
         _scan(static.values())
-        path = _converted(static, place)
+        path = converted(static, place)
         report = LiteRtReport(
             size=path.stat().st_size,
             seconds=time.perf_counter() - start,
@@ -119,43 +113,10 @@ def _static(
     }
 
 
-def _converted(programs: Mapping[str, StaticProgram], place: Path) -> Path:
-    specs, arrays = {}, {}
-    for name, program in programs.items():
-        (place / f"{name}.mlirbc").write_bytes(program.module)
-        keys = {_key(array): array for array in program.weights.values()}
-        arrays.update(keys)
-        specs[name] = _job_spec(program.spec) | {
-            "weights": [_key(array) for array in program.weights.values()]
-        }
-    write_arrays(place / "weights", arrays)
-    (place / "job.json").write_text(json.dumps(specs))
-    status, words = run_module(_WORKER, str(place))
-    path = place / "model.tflite"
-    if status != 0:
-        raise _explained(place / "error.json", status, words)
-    return path
-
-
 def _scan(programs: Iterable[StaticProgram]) -> None:
     problems = [line for p in programs for line in refused(parsed(p.module))]
     if problems:
         raise LiteRtUnsupportedOpsError(list(dict.fromkeys(problems)))
-
-
-def _key(array: Array) -> str:
-    """Return the same text for the same memory: signatures share their weights."""
-    return f"{array.ctypes.data}:{array.dtype}:{array.shape}:{array.strides}"
-
-
-def _job_spec(spec: FunctionSpec) -> dict[str, Any]:
-    def plain(slots: Iterable[Slot]) -> list[dict[str, str]]:
-        return [{"kind": s.kind, "name": s.name} for s in slots]
-
-    return {
-        "arguments": plain(spec.arguments),
-        "results": plain(spec.results),
-    }
 
 
 def _check_dtypes(programs: Mapping[str, LoweredProgram]) -> None:
@@ -167,18 +128,3 @@ def _check_dtypes(programs: Mapping[str, LoweredProgram]) -> None:
     }
     if problems:
         raise LiteRtUnsupportedOpsError(sorted(problems))
-
-
-def _explained(path: Path, status: int, words: str) -> Exception:
-    if not path.exists():
-        return LiteRtCrashedError(
-            f"litert-converter died with status {status}: {words}",
-            hint="export for cloud-tpu only, and report the model",
-        )
-    failed = json.loads(path.read_text())["failed"]
-    detail = " ".join(str(failed).split())[:600]
-    return LiteRtConversionError(
-        f"litert-converter refused the program: {detail}",
-        hint="the message names the op; give it a rule for LiteRT with "
-        '@tpu_export.lowers(op, target="litert")',
-    )
