@@ -253,7 +253,12 @@ class Interpreter:
 
 
 def constant(tensor: torch.Tensor) -> jax.Array:
-    """Return a small constant of a graph as an array."""
+    """Return a small constant of a graph as an array that is known while lowering."""
+    with jax.ensure_compile_time_eval():
+        return _constant(tensor)
+
+
+def _constant(tensor: torch.Tensor) -> jax.Array:
     dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
     dtype = DTYPES[tensor.dtype]
     if dtype.type.__module__ != "numpy":

@@ -65,6 +65,39 @@ def long_while_loop() -> Any:
 
 
 @case("control")
+def nested_while_loops() -> Any:
+    def forward(x: Tensor) -> Tensor:
+        def inner(y: Tensor) -> Tensor:
+            return while_loop(
+                lambda i, y: i < 3,
+                lambda i, y: (i + 1, y * 0.9 + torch.sin(y)),
+                (torch.tensor(0), y),
+            )[1]
+
+        return while_loop(
+            lambda i, y: i < 4, lambda i, y: (i + 1, inner(y)), (torch.tensor(0), x)
+        )[1]
+
+    return forward, torch.randn(4)
+
+
+@case("control", code="TPX-0203")
+def nested_scans() -> Any:
+    """Of 62,500 steps."""
+
+    def forward(x: Tensor, h: Tensor) -> list[Tensor]:
+        def inner(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            return h + x, h * 1
+
+        def outer(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            return scan(inner, h, x, dim=0)
+
+        return list(scan(outer, h, x, dim=0))
+
+    return forward, torch.randn(250, 250), torch.zeros(())
+
+
+@case("control")
 def scans() -> Any:
     def forward(x: Tensor, h: Tensor) -> list[Tensor]:
         def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
