@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tpu_export.cli.failures import UsageError
 from tpu_export.cli.litert_selftest import need_litert
 from tpu_export.cli.output import print_json, print_table
+from tpu_export.runtime.errors import counted
 
 if TYPE_CHECKING:
     from tpu_export.converters.litert.delegates import Delegates
@@ -35,7 +36,7 @@ def show(path: Path, *, as_json: bool) -> None:
 
 def rows(found: Delegates) -> list[list[str]]:
     """Return the table, also for `inspect`."""
-    pieces = f"in {found.partitions} partition(s)"
+    pieces = f"in {counted(found.partitions, 'partition')}"
     compilers = [[f"compile for {k}", v] for k, v in found.compilers.items()]
     return [
         [

@@ -16,7 +16,7 @@ from torch.export import register_dataclass
 from torch.utils._pytree import SUPPORTED_NODES
 
 from tpu_export.exporter.refusals import SCRIPT
-from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.errors import TpuExportError, with_article
 
 Callee: TypeAlias = torch.nn.Module | Callable[..., object]
 
@@ -86,7 +86,7 @@ def _function(model: Callee) -> Callable[..., object]:
             hint="pass an instance of it: the model itself",
         )
     if not callable(model):
-        message = f"a {type(model).__name__} cannot be captured"
+        message = f"{with_article(type(model).__name__)} cannot be captured"
         hint = "pass an nn.Module, a function, an ExportedProgram or the path of a .pt2"
         raise NotAModelError(message, hint=hint)
     function: Any = model.forward if isinstance(model, torch.nn.Module) else model

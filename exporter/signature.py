@@ -28,7 +28,7 @@ from tpu_export.exporter.dropped_axes import kept_axes
 from tpu_export.exporter.guards import Leaves, read_constraints
 from tpu_export.exporter.names import dotted, unique
 from tpu_export.exporter.trees import Path, child_keys, describe
-from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.errors import TpuExportError, with_article
 from tpu_export.runtime.signature import Parameter, Signature, TensorSpec, Tree
 
 _SCALARS = {
@@ -79,7 +79,7 @@ class _Leaves:
         ):  # an older program's leaf
             return "bool" if isinstance(value, bool) else "int64"
         if not isinstance(value, torch.Tensor):
-            raise _unsupported(path, f"is a {type(value).__name__}")
+            raise _unsupported(path, f"is {with_article(type(value).__name__)}")
         if value.layout != torch.strided:
             raise _unsupported(path, f"is a tensor of layout {value.layout}")
         if value.dtype not in DTYPES:

@@ -18,7 +18,7 @@ from tpu_export.converters.stablehlo.custom import forget
 from tpu_export.exporter.capture import Example
 from tpu_export.exporter.refusals import where
 from tpu_export.exporter.sources import EntryPoint, Source
-from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.errors import TpuExportError, with_article
 
 TEMPLATE = (
     "define get_model() that returns an nn.Module, and get_inputs() that returns "
@@ -166,7 +166,7 @@ def _model(path: Path, value: object) -> torch.nn.Module | ExportedProgram:
     if isinstance(value, torch.nn.Module | ExportedProgram) or callable(value):
         return value  # type: ignore[return-value]  # a function is captured as it is
     raise FactoryError(
-        f"the model from {path.name} is a {type(value).__name__}",
+        f"the model from {path.name} is {with_article(type(value).__name__)}",
         hint="return an nn.Module, a function or an ExportedProgram",
     )
 
@@ -195,7 +195,8 @@ def as_example(name: str, value: object) -> Example:
                 return tuple(args), kwargs
         return tuple(value), {}
     raise FactoryError(
-        f"{name} returns a {type(value).__name__}", hint=f"return {_INPUT_FORMS}"
+        f"{name} returns {with_article(type(value).__name__)}",
+        hint=f"return {_INPUT_FORMS}",
     )
 
 
@@ -227,7 +228,7 @@ def _shapes(path: Path, value: object) -> Mapping[str, object] | None:
     if value is None or isinstance(value, Mapping | tuple | list):
         return value  # type: ignore[return-value]  # torch checks the rest
     raise FactoryError(
-        f"get_dynamic_shapes() in {path.name} returns a {type(value).__name__}",
+        f"get_dynamic_shapes() in {path.name} returns {with_article(type(value).__name__)}",
         hint="return a dict or tuple as torch.export takes it for dynamic_shapes",
     )
 

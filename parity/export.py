@@ -24,7 +24,7 @@ from tpu_export.parity.models import captures
 from tpu_export.parity.preprocessed import preprocessed_job
 from tpu_export.parity.report import ParityReport
 from tpu_export.parity.targets import WRITERS, UnknownTargetError
-from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.errors import TpuExportError, counted
 
 
 class ParityFailedError(TpuExportError):
@@ -174,7 +174,7 @@ def run(job: Job) -> ExportResult:
             with job.stages.stage("parity") as words:
                 rows = pending.prove()
                 report = ParityReport(tuple(rows))
-                words.append(f"{len(rows)} comparisons")
+                words.append(counted(len(rows), "comparison"))
             if not report.passed:
                 raise ParityFailedError(report)
         output = pending.commit()

@@ -27,7 +27,7 @@ from tpu_export.converters.stablehlo.results import is_read
 from tpu_export.exporter.capture import Captured
 from tpu_export.parity.metrics import Difference, difference
 from tpu_export.parity.node_rules import NodeRules, Outcome
-from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.errors import TpuExportError, counted, with_article
 
 Verdict: TypeAlias = Literal["ok", "differs", "failed", "shape only", "open"]
 aten = torch.ops.aten
@@ -188,7 +188,7 @@ def _compare(
         return Checked(node, "open", before, expected, ours, note=note)
     theirs = pytree.tree_leaves(expected)
     if len(theirs) != len(ours.leaves):
-        note = f"{len(ours.leaves)} results, torch has {len(theirs)}"
+        note = f"{counted(len(ours.leaves), 'result')}, torch has {len(theirs)}"
         return Checked(node, "differs", before, expected, ours, note=note)
     if ours.miscounted:
         pairs = (f"{mine} where torch has {size}" for mine, size in ours.miscounted)
@@ -225,7 +225,7 @@ def _difference(
         return _of_numbers(mine, theirs)
     expected = as_numpy(theirs)
     if not isinstance(mine, np.ndarray):
-        note = f"a {type(mine).__name__} where torch has a tensor"
+        note = f"{with_article(type(mine).__name__)} where torch has a tensor"
         return Difference(np.inf, np.inf, 0.0, 0.0, passed=False, note=note)
     if shape_only and (mine.shape, mine.dtype) == (expected.shape, expected.dtype):
         return Difference(0.0, 0.0, 1.0, np.inf, passed=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.errors import TpuExportError, counted
 
 ALIGNMENT = 4096
 MAX_ENTRIES = 100_000
@@ -228,7 +228,7 @@ def _read_end(data: memoryview) -> tuple[int, int, int]:
     apart = at - (start + size)
     one = abs(apart) == 1
     off = "too many" if apart > 0 else f"{'is' if one else 'are'} missing"
-    moved = f"{abs(apart)} byte{'' if one else 's'} {off}"
+    moved = f"{counted(abs(apart), 'byte')} {off}"
     _require(not apart, "2.7", f"{moved} before the archive's end record")
     return count, start, size
 
@@ -253,9 +253,8 @@ def _bad_end(data: memoryview) -> str:
         at = found.end() - _TAIL
         if at >= 0 and _is_end(data, at) and sum(_end_fields(data, at)[1:]) == at:
             more = len(data) - found.end()
-            return (
-                f"{more} byte{'s follow' if more > 1 else ' follows'} the archive's end"
-            )
+            follow = "follows" if more == 1 else "follow"
+            return f"{counted(more, 'byte')} {follow} the archive's end"
     if len(data) >= _TAIL and bytes(data[-_TAIL:][:4]) == b"PK\6\6":
         return "bad end record"
     return "the file is cut short: it has no end record"

@@ -11,6 +11,24 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "byte"), counted(2, "byte")
+    ('1 byte', '2 bytes')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def with_article(noun: str) -> str:
+    """Return a noun after "a" or "an".
+
+    >>> with_article("int"), with_article("list")
+    ('an int', 'a list')
+    """
+    return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun}"
+
+
 class TpuExportError(Exception):
     """One line of what and where, one line of what to do.
 

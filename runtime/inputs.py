@@ -10,7 +10,7 @@ import numpy as np
 
 from tpu_export.runtime.conformance import numbers
 from tpu_export.runtime.dims import solve_dims
-from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.errors import TpuExportError, with_article
 from tpu_export.runtime.expressions import constraint_names, holds
 from tpu_export.runtime.signature import InputRange, Parameter, Signature, TensorSpec
 from tpu_export.runtime.tensors import Array, numpy_dtype
@@ -160,7 +160,7 @@ def _array(spec: TensorSpec, value: Any, problems: list[str]) -> Array | None:
     kind = _KINDS.get(type(value))
     if isinstance(value, _NOT_ARRAYS):
         problems.append(
-            f"{spec.name} is a {type(value).__name__}, expected an array "
+            f"{spec.name} is {with_article(type(value).__name__)}, expected an array "
             f"{describe_tensor(spec)}"
         )
         return None

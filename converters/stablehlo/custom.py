@@ -18,7 +18,7 @@ from tpu_export.converters.stablehlo.registry import (
     Platform,
     Target,
 )
-from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.errors import TpuExportError, with_article
 
 Named: TypeAlias = Op | CustomOpDef
 _FORM = "write @tpu_export.lowers(torch.ops.my.op.default) above the rule"
@@ -66,7 +66,8 @@ def lowers(
 def _register(places: Sequence[Place], new: Own) -> None:
     if not callable(new.rule):
         raise RegistrationError(
-            f"the rule for {places[0].op} is a {type(new.rule).__name__}", hint=_FORM
+            f"the rule for {places[0].op} is {with_article(type(new.rule).__name__)}",
+            hint=_FORM,
         )
     for place in places:
         old = OWN.get(place)

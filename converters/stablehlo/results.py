@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from tpu_export.converters.stablehlo.mutating import called_op
 from tpu_export.converters.stablehlo.operands import DTYPES
 from tpu_export.converters.stablehlo.registry import Own
-from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.errors import TpuExportError, counted, with_article
 
 # Its kernel keeps statistics in the dtype they are stored in; torch's tracing says float32.
 _ROUNDS_STATISTICS = frozenset(
@@ -114,11 +114,11 @@ def _check_structure(node: Node, own: Own, result: Any) -> None:
     expected = node.meta.get("val")
     wants, gots = [expected], [result]
     if isinstance(expected, tuple | list):
-        wants, count = list(expected), f"{len(expected)} results"
+        wants, count = list(expected), counted(len(expected), "result")
         if not isinstance(result, tuple | list):
             raise _wrong(node, own, _said(result), count)
         if len(result) != len(expected):
-            raise _wrong(node, own, f"{len(result)} results", count)
+            raise _wrong(node, own, counted(len(result), "result"), count)
         gots = list(result)
     for want, got in zip(wants, gots, strict=True):
         if isinstance(want, torch.Tensor) != hasattr(got, "dtype"):
@@ -155,7 +155,7 @@ def _said(value: Any) -> str:
     if dtype is not None and shape is not None:
         sizes = ", ".join(map(str, shape))
         return f"{str(dtype).removeprefix('torch.')}[{sizes}]"
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else with_article(type(value).__name__)
 
 
 def _wrong(node: Node, own: Own | None, got: str, want: str) -> LoweringBugError:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tpu_export.converters.tpu.chips import CHIPS, Chip
 from tpu_export.converters.tpu.hlo import Cost, Costs
+from tpu_export.runtime.errors import counted
 
 COMPILER: Final = "(inserted by the compiler)"
 
@@ -96,7 +97,9 @@ class CostReport:
         if self.rooflines:
             words.append(f"roofline for {', '.join(sorted(self.rooflines))}")
         if self.unknown_loops:
-            words.append(f"{self.unknown_loops} loops of unknown length counted once")
+            words.append(
+                f"{counted(self.unknown_loops, 'loop')} of unknown length counted once"
+            )
         return "; ".join(words)
 
     def by_module(self, depth: int | None = None) -> dict[str, float]:

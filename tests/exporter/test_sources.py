@@ -207,7 +207,7 @@ IMPORT_ERRORS = [
     ("import no_such_package\n", ModelImportError, "no_such_package"),
     ("import sys\nsys.exit(0)\n", ModelImportError, "m.py:2: SystemExit"),
     ("", FactoryError, "has no get_model()"),
-    ("def get_model():\n    return 3\n", FactoryError, "is a int"),
+    ("def get_model():\n    return 3\n", FactoryError, "is an int"),
     (
         "def get_model():\n    raise ValueError('no weights')\n",
         FactoryError,
@@ -222,14 +222,14 @@ IMPORT_ERRORS = [
         "import torch\ndef get_model():\n    return torch.nn.Identity()\n"
         "def get_inputs():\n    return 3\n",
         FactoryError,
-        "get_inputs() returns a int",
+        "get_inputs() returns an int",
     ),
     (
         "import torch\ndef get_model():\n    return torch.nn.Identity()\n"
         "def get_inputs():\n    return ()\n"
         "def get_dynamic_shapes():\n    return 3\n",
         FactoryError,
-        "get_dynamic_shapes() in m.py returns a int",
+        "get_dynamic_shapes() in m.py returns an int",
     ),
     ("def get_signatures():\n    return {}\n", FactoryError, "get_signatures()"),
     (

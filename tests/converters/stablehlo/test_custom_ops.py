@@ -93,7 +93,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "takes an overload, not 'tpx_custom::cube'",
     ),
     "nothing": (lambda: tpu_export.lowers(), "names no op"),
-    "no function": (lambda: tpu_export.lowers(CUBE)(3), "is a int"),  # type: ignore[type-var]
+    "no function": (lambda: tpu_export.lowers(CUBE)(3), "is an int"),  # type: ignore[type-var]
     "a target": (
         lambda: tpu_export.lowers(CUBE, target="tpu"),  # type: ignore[arg-type]
         'targets are "xla"',
@@ -196,7 +196,7 @@ halves.register_fake(lambda x: (x.new_empty(x[:1].shape), x.new_empty(x[1:].shap
 
 def test_the_number_of_results_is_checked() -> None:
     tpu_export.lowers(halves)(lambda x: [x[:1]])
-    with pytest.raises(LoweringBugError, match="gave 1 results where torch has 2"):
+    with pytest.raises(LoweringBugError, match="gave 1 result where torch has 2"):
         lowered(lambda x: halves(x), torch.randn(2, 3))
 
 
@@ -308,7 +308,7 @@ def test_a_rule_of_an_op_that_writes_gives_new_values_too() -> None:
     with pytest.raises(UnsupportedOpsError, match=r"tpx_custom.push.default x1 at "):
         lowered_cache()
     tpu_export.lowers(push)(lambda cache, x: cache.sum(0))
-    with pytest.raises(RuleFailedError, match="1 results and writes to cache: give "):
+    with pytest.raises(RuleFailedError, match="1 result and writes to cache: give "):
         lowered_cache()
     forget(__name__)
     tpu_export.lowers(push)(push_rule)
