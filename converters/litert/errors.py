@@ -49,3 +49,9 @@ class LiteRtInputError(TpuExportError):
     """A call whose inputs do not fit the .tflite's signature."""
 
     code = "TPX-0606"
+
+
+class LiteRtNanError(TpuExportError):
+    """The trial has NaN, which LiteRT's kernels lose; nothing is written."""
+
+    code = "TPX-0608"

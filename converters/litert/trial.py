@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from tpu_export.converters.litert.engines import ENGINES, Calls, Engine, run_calls
-from tpu_export.converters.litert.errors import LiteRtMismatchError
+from tpu_export.converters.litert.errors import LiteRtMismatchError, LiteRtNanError
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.model import LiteRtModel
 from tpu_export.converters.litert.static import StaticProgram
 from tpu_export.converters.stablehlo.arrays import as_numpy
+from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.signature import Slot, litert_names
 
 
@@ -29,15 +30,33 @@ class Trial:
 
         Raises:
             LiteRtMismatchError: it computes something else.
+            LiteRtNanError: likewise, of inputs or to results with NaN.
         """
         (got,) = found
         for output, expected in self.outputs.items():
             if not close(got[output], expected):
-                raise LiteRtMismatchError(
+                raise self._mismatch(
                     f"output {output!r} of {self.calls.signature!r} in LiteRT's "
-                    f"{engine} differs from XLA on the trial's inputs",
-                    hint="please report the model; export for cloud-tpu meanwhile",
+                    f"{engine} differs from XLA on the trial's inputs"
                 )
+
+    def _mismatch(self, words: str) -> TpuExportError:
+        given = [x for call in self.calls.inputs for x in call.values()]
+        if any(map(_has_nan, (*given, *self.outputs.values()))):
+            return LiteRtNanError(
+                f"{words}, where there is NaN",
+                hint="its maximum, minimum, argmax, argmin and pooling kernels lose NaN: give "
+                "an example without, put torch.nan_to_num before them, or export for cloud-tpu",
+            )
+        hint = (
+            "please report the model, unless it makes NaN inside (TPX-0608); export for "
+            "cloud-tpu meanwhile"
+        )
+        return LiteRtMismatchError(words, hint=hint)
+
+
+def _has_nan(x: Array) -> bool:
+    return bool(x.dtype.kind == "f" and np.isnan(x).any())
 
 
 @dataclass(frozen=True)
@@ -55,7 +74,7 @@ class Candidate:
         The engine starts once for all of them.
 
         Raises:
-            LiteRtMismatchError: it computes something else than XLA.
+            LiteRtMismatchError, LiteRtNanError: it computes something else than XLA.
             LiteRtUnloadableError, LiteRtCrashedError: as of `run_calls`.
         """
         sequences = [*(t.calls for t in self.trials), *further]

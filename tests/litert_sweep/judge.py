@@ -20,9 +20,10 @@ from tpu_export.parity.rungs import flat_inputs
 from tpu_export.parity.samples import Samples
 from tpu_export.runtime.errors import TpuExportError
 
-# Refusals: no graph, no rule, no form, no kernel. Any other error means that what was
-# handed to the converter does not run there, or computes something else.
-REFUSALS = {"TPX-0102", "TPX-0201", "TPX-0202", "TPX-0203", "TPX-0290", "TPX-0601"}
+# Refusals: no graph, no rule, no form, no kernel; NaN that kernels lose. Any other error means
+# that what was handed to the converter does not run there, or computes something else.
+_BEFORE = {"TPX-0102", "TPX-0201", "TPX-0202", "TPX-0203", "TPX-0290", "TPX-0601"}
+REFUSALS = _BEFORE | {"TPX-0608"}
 
 
 @dataclass(frozen=True)

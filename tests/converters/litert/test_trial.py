@@ -11,7 +11,7 @@ from torch import nn
 
 from tpu_export.converters.litert import convert
 from tpu_export.converters.litert.engines import run_calls
-from tpu_export.converters.litert.errors import LiteRtMismatchError
+from tpu_export.converters.litert.errors import LiteRtMismatchError, LiteRtNanError
 from tpu_export.converters.litert.trial import close, draw
 from tpu_export.exporter.capture import capture
 from tpu_export.exporter.stages import lower
@@ -55,6 +55,25 @@ def test_what_zeros_would_hide_is_found(
     monkeypatch.setattr("tpu_export.converters.litert.trial.run_calls", odd(3))
     with pytest.raises(LiteRtMismatchError, match="differs from XLA"):
         convert({"forward": program})
+
+
+@pytest.mark.parametrize(
+    ("x", "error"),
+    [
+        ([1.0, float("nan"), 3.0], LiteRtNanError),
+        ([1.0, -1.0, 3.0], LiteRtMismatchError),
+    ],
+)
+def test_nan_that_is_lost_is_told(x: list[float], error: type[Exception]) -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sqrt().argmax(0)
+
+    inputs = (torch.tensor(x),)
+    program = lower(capture(Model(), inputs, {}), target="litert").program
+    feeds = {"forward": {"x": inputs[0].numpy()}}
+    with pytest.raises(error, match=r"differs from XLA.*\s.*NaN"):
+        convert({"forward": program}, inputs=feeds)
 
 
 def test_integers_stay_within_the_example() -> None:
