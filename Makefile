@@ -41,6 +41,7 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python -m tpu_export.cli.reference > docs/cli.md
 	PYTHONPATH=tests $(BIN)/python -m conformance.page > docs/ops.md
+	PYTHONPATH=tests $(BIN)/python -m litert_sweep.page
 
 $(READY): pyproject.toml constraints.txt model_zoo/requirements.txt
 	$(PYTHON) -m venv $(VENV)

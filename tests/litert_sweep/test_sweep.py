@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from litert_sweep import CASES, judge
+from litert_sweep.page import parts, table
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
@@ -24,3 +25,7 @@ def test_right_or_refused(name: str) -> None:
 
 def test_the_sweep_is_wide() -> None:
     assert sum(case.code is None for case in CASES.values()) >= 52
+
+
+def test_the_page_is_fresh() -> None:
+    assert list(parts())[1] == table(), "run `make docs`"
