@@ -59,9 +59,18 @@ def held(pid: int, without: int) -> int:
         ]
     except (OSError, ValueError):  # it has ended
         return 0
+    children = [c for c in children if _stack(c) != _stack(pid)]
     sizes = [line.split()[1] for line in text.splitlines() if line.startswith("Pss:")]
     below = sum(held(child, without) for child in children if child != without)
     return sum(map(int, sizes)) * 1024 + below
+
+
+def _stack(pid: int) -> str:
+    """Return where its stack begins: a child has its parent's memory until it starts a program."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[25]
+    except OSError:
+        return ""
 
 
 def main() -> None:

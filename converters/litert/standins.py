@@ -68,7 +68,7 @@ def with_stand_ins(arrays: Mapping[str, Array]) -> dict[str, StandIn]:
 
 def _is_depthwise(array: Array) -> bool:
     """Tell whether a weight may be a filter that the converter transposes: a small one."""
-    return array.ndim > 2 and array.shape[1] == 1
+    return array.ndim > 2 and 1 in array.shape[1:] and array.size <= 64 * array.shape[0]
 
 
 def marker(number: int) -> bytes:

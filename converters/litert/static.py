@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 
+from tpu_export.converters.litert.arithmetic import computed
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.stablehlo.arrays import as_numpy
 from tpu_export.converters.stablehlo.program import LoweredProgram
@@ -71,7 +72,8 @@ def weights_of(program: LoweredProgram) -> dict[str, Array]:
     if program.prepare is not None:
         spec = program.prepare.spec
         arrays = [_array(program, s) for s in spec.arguments]
-        results = _run(program.prepare.module("cpu"), spec, arrays)
+        module = program.prepare.module("cpu")
+        results = computed(module, arrays) or _run(module, spec, arrays)
         prepared = dict(zip((s.name for s in spec.results), results, strict=True))
     return {
         f"{s.kind}/{s.name}": prepared[s.name]
