@@ -85,6 +85,7 @@ SUGGESTIONS: tuple[tuple[str, str], ...] = (
         "forward(): write the derivative out with torch's ops, or take it outside of the model",
     ),
 )
+OF_EAGER = "it fails in torch eager too: correct the model, or its example inputs"
 SCRIPT = "use the nn.Module itself, not its TorchScript form (torch.jit)"
 CUMULATIVE = (
     "momentum=None averages by a count of the calls, which no graph holds as a number: give "
@@ -143,7 +144,7 @@ def explain(
     if not of_torch and (own := eager_failure(model, args, kwargs)):
         return NotExportableError(
             f"the model itself fails{_told(own, model)}",
-            hint="it fails in torch eager too: correct the model, or its example inputs",
+            hint=suggest(str(own), OF_EAGER),
         )
     hint = suggest(str(error))
     if "specialized integer" in str(error) and _WRITE.search(_line(error)):
@@ -184,12 +185,12 @@ def shorten(text: str) -> str:
     return "no reason given"
 
 
-def suggest(text: str) -> str:
+def suggest(text: str, default: str = DEFAULT) -> str:
     """Return what to do about torch's message."""
     for pattern, suggestion in SUGGESTIONS:
         if re.search(pattern, text):
             return suggestion
-    return DEFAULT
+    return default
 
 
 def _dim_range(text: str, model: torch.nn.Module) -> DimRangeError:
