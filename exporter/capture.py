@@ -28,7 +28,13 @@ from tpu_export.exporter.examples import example_of, independent
 from tpu_export.exporter.programs import load_program
 from tpu_export.exporter.questions import questions
 from tpu_export.exporter.refusals import NotExportableError
-from tpu_export.exporter.shapes import Shapes, asked_leaves, for_torch, plain_shapes
+from tpu_export.exporter.shapes import (
+    Shapes,
+    asked_leaves,
+    check_axes,
+    for_torch,
+    plain_shapes,
+)
 from tpu_export.exporter.signature import read_signature, user_arguments
 from tpu_export.exporter.storable import check_storable
 from tpu_export.exporter.tracing import trace
@@ -146,6 +152,7 @@ def capture(
     register_annotated(model)
     with exportable(model) as module:
         shapes = plain_shapes(dynamic_shapes, module, *given)
+        check_axes(bound, shapes)
         example = independent(given, module)
         with questions() as asked:
             program = trace(module, example, for_torch(bound, shapes), strict=strict)

@@ -13,11 +13,13 @@ from typing import Any, TypeAlias, get_type_hints
 
 import torch
 from torch.export import register_dataclass
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import SUPPORTED_NODES
 
 from tpu_export.exporter.refusals import SCRIPT
 from tpu_export.runtime.errors import TpuExportError, with_article
 
+_LATER = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 Callee: TypeAlias = torch.nn.Module | Callable[..., object]
 
 
@@ -93,6 +95,7 @@ def _function(model: Callee) -> Callable[..., object]:
     called: Callable[..., object]
     for called in (function, function.__call__):
         if hasattr(_innermost(called), "__code__"):
+            _check_function(model, _innermost(called))
             return called
     script = isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction)
     hint = "torch.export traces Python code: write a function that calls it"
@@ -101,6 +104,22 @@ def _function(model: Callee) -> Callable[..., object]:
         f"{kind}{_name(model)} cannot be captured: it is no Python function",
         hint=SCRIPT if script else hint,
     )
+
+
+def _check_function(model: Callee, function: Callable[..., object]) -> None:
+    """Refuse what a call does not run, or not with all weights."""
+    if function.__code__.co_flags & _LATER:
+        raise NotAModelError(
+            f"{_name(model)} cannot be captured: it is a coroutine or generator",
+            hint="return the tensors: no `async def`, no `yield`",
+        )
+    parts = model.named_parameters() if isinstance(model, torch.nn.Module) else ()
+    lazy = [name for name, weight in parts if is_lazy(weight)]
+    if lazy:
+        raise NotAModelError(
+            f"the model has weights that are not initialized yet: {', '.join(lazy)}",
+            hint="call it once before: a Lazy module has its sizes from its first inputs",
+        )
 
 
 def _innermost(function: Callable[..., object]) -> Callable[..., object]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 import torch
-from torch.export import AdditionalInputs, ShapesCollection
+from torch.export import AdditionalInputs, Dim, ShapesCollection
 from torch.utils._pytree import (
     BUILTIN_TYPES,
     SUPPORTED_NODES,
@@ -16,6 +16,8 @@ from torch.utils._pytree import (
     tree_map,
     tree_structure,
 )
+
+from tpu_export.exporter.refusals import DimRangeError
 
 Shapes: TypeAlias = Mapping[str, object] | Sequence[object]
 
@@ -39,9 +41,7 @@ def asked_leaves(
     shapes: Shapes | None,
 ) -> list[object]:
     """Return what dynamic_shapes says of each leaf of (args, kwargs), in leaf order."""
-    asked = dict(shapes) if isinstance(shapes, Mapping) else {}
-    if isinstance(shapes, Sequence):
-        asked = dict(zip(bound.arguments, shapes, strict=False))
+    asked = _by_name(bound, shapes)
     positional: list[object] = []
     keyword: dict[str, list[object]] = {}
     for name, value in bound.arguments.items():
@@ -55,6 +55,12 @@ def asked_leaves(
         else:
             positional += leaf_shapes(value, part)
     return [*positional, *(leaf for name in kwargs for leaf in keyword[name])]
+
+
+def _by_name(bound: inspect.BoundArguments, shapes: Shapes | None) -> dict[str, object]:
+    if isinstance(shapes, Mapping):
+        return dict(shapes)
+    return dict(zip(bound.arguments, shapes or (), strict=False))
 
 
 def leaf_shapes(value: object, asked: object) -> list[object]:
@@ -78,6 +84,51 @@ def leaf_shapes(value: object, asked: object) -> list[object]:
         for child, part in zip(children, parts, strict=True)
         for leaf in leaf_shapes(child, part)
     ]
+
+
+def check_axes(bound: inspect.BoundArguments, shapes: Shapes | None) -> None:
+    """Hold dynamic_shapes to the example inputs.
+
+    Raises:
+        DimRangeError: no such axis, no Dim, or a size outside of its range.
+    """
+    asked = _by_name(bound, shapes)
+    for name, value in bound.arguments.items():
+        _check(name, value, asked.get(name))
+
+
+def _check(name: str, value: object, asked: object) -> None:
+    parts: dict[object, object] = {}
+    if isinstance(asked, Mapping):
+        parts = dict(asked)
+    elif isinstance(asked, list | tuple):
+        parts = dict(enumerate(asked))
+    for key, part in parts.items():
+        if isinstance(value, torch.Tensor) and isinstance(key, int):
+            _check_axis(name, value, key, part)
+        elif isinstance(value, Mapping) and key in value:
+            _check(f"{name}.{key}", value[key], part)
+        elif isinstance(value, list | tuple) and key in range(len(value)):
+            _check(f"{name}.{key}", value[cast(int, key)], part)
+
+
+def _check_axis(name: str, value: torch.Tensor, axis: int, dim: object) -> None:
+    if isinstance(dim, str):
+        raise DimRangeError(
+            f"dynamic_shapes has the text {dim!r} for axis {axis} of {name}",
+            hint=f"write torch.export.Dim({dim!r})",
+        )
+    if axis >= value.dim():
+        raise DimRangeError(
+            f"dynamic_shapes has axis {axis} of {name}, whose example has only {value.dim()}",
+            hint="axes count from 0",
+        )
+    if type(dim) is Dim and not dim.min <= value.shape[axis] <= dim.max:
+        raise DimRangeError(
+            f"axis {axis} of {name} is {value.shape[axis]} in the example, outside of "
+            f"{dim.__name__} = {dim.min} … {dim.max}",
+            hint="give an example of a size in the range, or another range",
+        )
 
 
 def for_torch(

@@ -111,7 +111,9 @@ def _called(captured: Captured, sample: Sample) -> Any:
         raise EagerFailedError(
             f"torch eager itself fails on the inputs of {captured.name!r} that parity runs "
             f"({sample.origin}): {type(error).__name__}: {reason[0]}",
-            hint="give get_inputs() a `seed` parameter and draw inputs that the model takes, "
+            hint="correct the model, or its example inputs"
+            if sample.origin == "example"
+            else "give get_inputs() a `seed` parameter and draw inputs that the model takes, "
             "or export with --no-parity",
         ) from error
 

@@ -21,11 +21,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def with_article(noun: str) -> str:
-    """Return a noun after "a" or "an".
+    """Return the name of a type after "a" or "an".
 
-    >>> with_article("int"), with_article("list")
-    ('an int', 'a list')
+    >>> with_article("int"), with_article("list"), with_article("NoneType")
+    ('an int', 'a list', 'None')
     """
+    if noun == "NoneType":
+        return "None"
     return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun}"
 
 

@@ -208,7 +208,7 @@ def test_inputs_that_do_not_fit_a_program() -> None:
 
 @pytest.mark.parametrize("model", [3, None, [nn.Identity()]])
 def test_things_that_are_no_model(model: object) -> None:
-    with pytest.raises(NotAModelError, match=type(model).__name__):
+    with pytest.raises(NotAModelError, match=type(model).__name__.removesuffix("Type")):
         capture(model, (X,))  # type: ignore[arg-type]
 
 
@@ -232,6 +232,28 @@ class Assigned(nn.Module):
 )
 def test_callables_without_python_code(model: Any, name: str) -> None:
     with pytest.raises(NotAModelError, match=f"^TPX-0102: {name} cannot be captured"):
+        capture(model, (X,))
+
+
+async def later(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def one_by_one(x: torch.Tensor) -> Any:
+    yield x
+
+
+@pytest.mark.parametrize("model", [later, one_by_one])
+def test_functions_that_a_call_does_not_run(model: Any) -> None:
+    with pytest.raises(NotAModelError, match="it is a coroutine or generator"):
+        capture(model, (X,))
+
+
+def test_weights_that_are_not_there_yet() -> None:
+    model = nn.Sequential(nn.LazyLinear(3))
+    with pytest.raises(
+        NotAModelError, match=r"not initialized yet: 0\.weight, 0\.bias"
+    ):
         capture(model, (X,))
 
 
@@ -272,6 +294,26 @@ def test_a_range_that_torch_narrows(
     assert "batch" in info.value.message
     assert said in info.value.message
     assert advice in info.value.hint
+
+
+NO_FIT: list[tuple[Any, str]] = [
+    ({"x": {3: Dim("b")}}, "axis 3 of x, whose example has only 1"),
+    (({3: Dim("b")},), "axis 3 of x, whose example has only 1"),
+    ({"x": {0: "b"}}, "the text 'b' for axis 0 of x"),
+    ({"x": (Dim("b", min=9),)}, "axis 0 of x is 8 in the example, outside of b = 9 …"),
+    ({"x": {0: Dim("b", max=7)}}, "outside of b = 0 … 7"),
+]
+
+
+@pytest.mark.parametrize(("dims", "words"), NO_FIT, ids=[w for _, w in NO_FIT])
+def test_dynamic_shapes_that_do_not_fit_the_example(dims: Any, words: str) -> None:
+    with pytest.raises(DimRangeError) as info:
+        capture(lambda x: x + 1, (X,), dynamic_shapes=dims)
+    assert words in info.value.message
+    nested = {"xs": [None, dims["x"] if isinstance(dims, dict) else dims[0]]}
+    with pytest.raises(DimRangeError) as info:
+        capture(lambda xs: xs[0] + xs[1], ([X, X],), dynamic_shapes=nested)
+    assert words.replace(" x", " xs.1") in info.value.message
 
 
 def test_dynamic_shapes_of_another_structure() -> None:
