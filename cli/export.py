@@ -21,6 +21,11 @@ TARGETS = {"cloud-tpu": ".tpuexe", "litert": ".tflite", "stablehlo": ".stablehlo
 DEFAULT_TOPOLOGIES = ("v5e-1", "v6e-1")
 NO_TOPOLOGY = "none"
 
+# Endings of other files: a MODEL under one of them would be lost.
+_OTHERS = frozenset(
+    {".py", ".pt2", ".pt", ".onnx", ".safetensors", ".tpuexe", ".tflite"}
+)
+
 
 @click.command("export")
 @click.argument("model", required=False)
@@ -123,6 +128,9 @@ def check_output(output: Path, target: str = "cloud-tpu") -> None:
         hint = (
             f"name a file in it, such as --output {output / 'model'}{TARGETS[target]}"
         )
+    elif target != "stablehlo" and output.suffix in _OTHERS - {TARGETS[target]}:
+        reason = f"that is no name of a {TARGETS[target]}"
+        hint = f"name it {output.with_suffix(TARGETS[target])}"
     else:
         return
     raise UsageError(f"cannot write {output}: {reason}", hint=hint)

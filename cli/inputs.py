@@ -37,6 +37,8 @@ def read_inputs(source: str, signature: Signature) -> dict[str, Any]:
         return {n: _exact(n, v, dtypes.get(n)) for n, v in _object(text).items()}
     except RecursionError as error:
         raise _unreadable(source, "it is nested too deep") from error
+    except OSError as error:
+        raise _unreadable(source, error.strerror or str(error)) from error
     except _UNREADABLE as error:
         raise _unreadable(source, str(error)) from error
 
@@ -125,10 +127,15 @@ def _exact(name: str, value: Any, dtype: Any) -> Any:
     floats = getattr(dtype, "kind", "") in ("f", "V")
     if floats:
         value = numbers(value)
-    plain = np.array(value)
+    try:
+        plain = np.array(value)
+    except ValueError as error:
+        message = f"{name} has rows of several lengths"
+        raise ValueError(message) from error
     kinds = {"b": "b", "i": "iu", "u": "iu"}.get(getattr(dtype, "kind", ""), "biuf")
     if dtype is not None and plain.size and plain.dtype.kind not in kinds:
-        message = f"{name} has {plain.dtype} values where {dtype} is expected"
+        said = {"U": "text", "O": "null or mixed"}.get(plain.dtype.kind, plain.dtype)
+        message = f"{name} has {said} values where {dtype} is expected"
         raise ValueError(message)
     with np.errstate(over="ignore"):  # said below, with the number
         array = np.array(value, dtype)

@@ -49,7 +49,9 @@ class Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `export` in front of what is no command."""
         if not args or args[0] not in {*COMMANDS, *OWN_OPTIONS}:
-            refuse_misspelt(args[0] if args else "")
+            refuse_misspelt(
+                args[0] if args else "", alone=not args[1:] or args[1].startswith("-")
+            )
             args = ["export", *args]
         return super().parse_args(ctx, args)
 
@@ -61,8 +63,8 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def refuse_misspelt(word: str) -> None:
-    """Refuse a word that is nearly a command, and can be no MODEL.
+def refuse_misspelt(word: str, *, alone: bool) -> None:
+    """Refuse a word that is nearly a command, or has arguments as one, and can be no MODEL.
 
     Raises:
         UsageError: with the commands that are near.
@@ -71,6 +73,8 @@ def refuse_misspelt(word: str) -> None:
         hint = did_you_mean(word, OWN_OPTIONS, cutoff=0.8)
     elif word.replace("-", "").isalnum():  # every form of MODEL has a dot or a colon
         hint = did_you_mean(word, COMMANDS, cutoff=0.7)
+        if not alone and not hint:
+            hint = f"commands are {', '.join(COMMANDS)}"
     else:
         return
     if hint:
