@@ -87,14 +87,15 @@ def _max(x: Array, output_size: Sequence[int], *, rank: int) -> tuple[Array, Arr
 def _first_max(
     x: Array, places: Array, window: Sequence[tuple[int, int]], rank: int
 ) -> tuple[Array, Array]:
-    """Return the largest element of a window and the first place that holds it."""
+    """Return the largest element of a window and its first place; of NaN it is the last."""
     starts, stops = zip(*window, strict=True)
     part, where = (lax.slice(t, starts, stops) for t in (x, places))
     axes = tuple(range(x.ndim - rank, x.ndim))
     top = jnp.max(part, axis=axes, keepdims=True)
-    hit = (part == top) | (part != part)
     none = np.int64(np.iinfo(np.int32).max)
-    return jnp.max(part, axis=axes), jnp.min(jnp.where(hit, where, none), axis=axes)
+    first = jnp.min(jnp.where(part == top, where, none), axis=axes)
+    last = jnp.max(jnp.where(part != part, where, -1), axis=axes)
+    return jnp.max(part, axis=axes), jnp.where(last >= 0, last, first)
 
 
 lowers(aten.adaptive_max_pool1d.default)(partial(_max, rank=1))

@@ -186,12 +186,26 @@ def fmod(x: Operand, y: Operand) -> Array:
     return _broadcast(lax.rem, widen(a), widen(b)).astype(a.dtype)
 
 
+def _gcd(x: Array, y: Array) -> Array:
+    """Run Euclid's loop as torch's CPU does; JAX's never ends at the lowest integer."""
+
+    def step(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+        a, b = pair
+        rest = lax.rem(b, jnp.where(a == 0, 1, a))
+        return jnp.where(a == 0, a, rest), jnp.where(a == 0, b, a)
+
+    pair = jnp.broadcast_arrays(jnp.abs(x), jnp.abs(y))
+    found: Array = lax.while_loop(lambda p: jnp.any(p[0] != 0), step, tuple(pair))[1]
+    return found
+
+
 def _lcm(x: Array, y: Array) -> Array:
     """Of narrow integers the multiple is found in 32 bits, and wraps, as in C."""
-    dtype = x.dtype
+    dtype, divisor = x.dtype, _gcd(x, y)
     if dtype.itemsize < np.dtype(np.int32).itemsize:
-        x, y = x.astype(jnp.int32), y.astype(jnp.int32)
-    return jnp.abs(jnp.lcm(x, y)).astype(dtype)
+        x, y, divisor = (v.astype(jnp.int32) for v in (x, y, divisor))
+    part = lax.div(*jnp.broadcast_arrays(x, jnp.where(divisor == 0, 1, divisor)))
+    return jnp.abs(part * y).astype(dtype)
 
 
 _PROMOTED: dict[Any, Callable[..., Array]] = {
@@ -201,7 +215,7 @@ _PROMOTED: dict[Any, Callable[..., Array]] = {
     aten.min.other: jnp.minimum,
     aten.fmax.default: jnp.fmax,
     aten.fmin.default: jnp.fmin,
-    aten.gcd.default: jnp.gcd,
+    aten.gcd.default: _gcd,
     aten.lcm.default: _lcm,
     aten.nextafter.default: partial(_broadcast, lax.nextafter),
     aten.heaviside.default: lambda x, v: jnp.where(x == 0, v, (x > 0).astype(x.dtype)),

@@ -116,10 +116,11 @@ def flat_indices(x: Array, rank: int) -> Array:
 
 
 def _later(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Return the larger of two (value, index) pairs; of equals the first; NaN wins."""
+    """Return the larger of two (value, index) pairs; of equals the first, of NaN the last."""
     first = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
     if jnp.issubdtype(a[0].dtype, jnp.floating):
-        first = (first | (a[0] != a[0])) & ~((b[0] != b[0]) & (a[0] == a[0]))
+        odd, other = a[0] != a[0], b[0] != b[0]
+        first = jnp.where(odd & other, a[1] > b[1], first | odd)
     return jnp.where(first, a[0], b[0]), jnp.where(first, a[1], b[1])
 
 

@@ -82,13 +82,12 @@ def _max_pool_with_indices(
     values = _stacked(x, lowest(x.dtype), windows)
     places = _stacked(flat_indices(x, rank), big, windows)
     y = jnp.max(values, axis=0)
-    hit = values == y
+    indices = jnp.min(jnp.where(values == y, places, big), axis=0)
     if jnp.issubdtype(x.dtype, jnp.floating):  # LiteRT's maximum loses NaN
-        odd = values != values
-        any_odd = jnp.sum(odd, axis=0, dtype=jnp.int32) > 0
-        y = jnp.where(any_odd, jnp.nan, y)
-        hit = odd | (hit & ~any_odd)
-    return y, jnp.min(jnp.where(hit, places, big), axis=0)
+        last = jnp.max(jnp.where(values != values, places, -1), axis=0)
+        y = jnp.where(last >= 0, jnp.nan, y)
+        indices = jnp.where(last >= 0, last, indices)
+    return y, indices
 
 
 def _stacked(x: Array, fill: Any, windows: Sequence[Windows]) -> Array:

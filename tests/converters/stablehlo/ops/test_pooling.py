@@ -40,6 +40,15 @@ def test_max_pool(compare, rank, x, kernel, stride, padding, dilation, ceil):
         compare(op("max_pool{}d_with_indices", rank), *args, target=target)
 
 
+@pytest.mark.parametrize("target", ["xla", "litert"])
+def test_of_several_nan_the_last_counts(compare, target):
+    x = torch.where(torch.rand(2, 3, 9, 8) < 0.3, torch.nan, r(2, 3, 9, 8))
+    args = ([3, 2], [2, 1], [1, 0])
+    compare(aten.max_pool2d_with_indices.default, x, *args, target=target)
+    compare(aten.max_pool2d_with_indices.default, x * torch.nan, *args, target=target)
+    compare(aten.adaptive_max_pool2d.default, x, [3, 5], target=target)
+
+
 # x, kernel, stride, padding, ceil_mode, count_include_pad
 AVG = [
     (1, r(2, 3, 10), [3], [], [0], False, True),
