@@ -140,6 +140,11 @@ def _hosts(chip: Chip, chips: int) -> int:
 def _unknown(text: str) -> UnknownTopologyError:
     names = cloud_names()
     name = text.strip().lower()
+    if name in ("cpu", "host", "cpu/host"):
+        return UnknownTopologyError(
+            f"{text!r} is no TPU topology",
+            hint="every .tpuexe has an executable for the CPU: give -t none for that one alone",
+        )
     generation = re.split(r"[-:]", name)[0]
     near = difflib.get_close_matches(name, names, n=4, cutoff=0.6)
     same = [n for n in names if n.split("-")[0] == _ALIASES.get(generation, generation)]

@@ -140,6 +140,7 @@ USAGE = {
     "near command in zoo": (["zoo", "lst"], 2, "TPX-0002", "Did you mean 'list'?"),
     "near target": (["MODEL", "--target", "tflite"], 2, "TPX-0002", "mean litert? tar"),
     "near topology": (["MODEL", "-t", "v5e1"], 2, "TPX-0301", "near names: v5e-1, "),
+    "the CPU as a topology": (["MODEL", "-t", "cpu"], 2, "TPX-0301", "give -t none"),
     "near zoo model": (
         ["zoo", "export", "vit"],
         2,
