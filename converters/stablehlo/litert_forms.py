@@ -7,6 +7,7 @@ divisor, 64-bit integers cannot be divided, and of 8 and 16 bits there are few k
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import jax
@@ -95,6 +96,8 @@ def _form(eqn: JaxprEqn) -> Form | None:
     name, dtype = eqn.primitive.name, str(getattr(aval, "dtype", ""))
     if dtype in _NARROW and name in _WIDENED:
         return _widened(eqn.primitive, dtype)
+    if name == "dot_general":
+        return None if _in_order(eqn.params["dimension_numbers"]) else _ordered_product
     kind = "int" if dtype.startswith("int") else dtype
     return _FORMS.get((name, dtype)) or _FORMS.get((name, kind))
 
@@ -112,6 +115,39 @@ def _widened(primitive: Any, dtype: str) -> Form:
         return kept if primitive.multiple_results else kept[0]
 
     return form
+
+
+def _in_order(dimension_numbers: Any) -> bool:
+    """Whether dimensions that go together have the same order in both operands.
+
+    The converter makes one dimension of them, without a look at their order. More than three that
+    both have are beyond its kernels.
+    """
+    (taken, others), batch = dimension_numbers
+    pairs = sorted(zip(taken, others, strict=True))
+    orders = [[y for _, y in pairs], *batch]
+    few = len(batch[0]) <= 3
+    return few and all(list(dims) == sorted(dims) for dims in orders)
+
+
+def _ordered_product(
+    x: Array, y: Array, *, dimension_numbers: Any, **params: Any
+) -> Array:
+    """Multiply x as [batch, free, taken] with y as [batch, taken, free]."""
+    (x_taken, y_taken), (x_batch, y_batch) = dimension_numbers
+    x_free = [d for d in range(x.ndim) if d not in {*x_taken, *x_batch}]
+    y_free = [d for d in range(y.ndim) if d not in {*y_taken, *y_batch}]
+    shape = [x.shape[d] for d in (*x_batch, *x_free)] + [y.shape[d] for d in y_free]
+    left = _merged(x, x_batch, x_free, x_taken)
+    right = _merged(y, y_batch, y_taken, y_free)
+    dims = (((2,), (1,)), ((0,), (0,)))
+    return lax.dot_general(left, right, dims, **params).reshape(shape)
+
+
+def _merged(x: Array, *groups: Sequence[int]) -> Array:
+    """Make one dimension of each group of dimensions."""
+    moved = x.transpose(*(d for dims in groups for d in dims))
+    return moved.reshape([prod(x.shape[d] for d in dims) for dims in groups])
 
 
 def _whole_remainder(x: Array, y: Array) -> Array:

@@ -132,3 +132,26 @@ def test_pools_of_sequences_and_volumes(right_in_both: Any) -> None:
         )
 
     right_in_both(pools, IMAGE)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "bte,edf,btd->btf",
+        "abcd,dcbe->ae",
+        "abcd,bdce->ae",
+        "abcd,bace->abde",
+        "abcd,eabc->ed",
+        "abcd,cbad->abcd",
+        "abcd,abcd->abcd",
+        "abcd,dabe->dabce",
+    ],
+)
+def test_products_over_dimensions_in_another_order(
+    right_in_both: Any, rule: str
+) -> None:
+    """The converter makes one dimension of several without a look at their order."""
+    operands = rule.split("->")[0].split(",")
+    sizes = dict(zip("abcdeft", (2, 3, 4, 5, 3, 4, 2), strict=True))
+    given = [torch.randn(*(sizes[c] for c in names)) for names in operands]
+    right_in_both(lambda *xs: torch.einsum(rule, *xs), *given)
