@@ -101,7 +101,7 @@ EDGE_EXAMPLE = (
 )
 PLAIN_NUMBER = (
     "the model makes a plain number of the size (float(), int(), math.sqrt(), the steps of "
-    "linspace): compute with x.shape[i] itself, as in x * x.shape[i] ** -0.5, or make "
+    "linspace, a tree of steps as in associative_scan): compute with x.shape[i] itself, as in x * x.shape[i] ** -0.5, or make "
     "the axis static"
 )
 UNPROVEN = (

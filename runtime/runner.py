@@ -134,7 +134,7 @@ class Runner:
         except jax.errors.JaxRuntimeError as error:
             raise ExecutionError(
                 f"{self.signature.name} failed on {self._device}: {_line(error)}",
-                hint="check the device's memory, then load the artifact again",
+                hint="look at the device's memory; load with executables='never' if that is well",
             ) from error
 
     def _code(self, dims: Mapping[str, int], weights: Weights) -> tuple[Flat, Arrays]:
