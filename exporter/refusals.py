@@ -101,8 +101,8 @@ EDGE_EXAMPLE = (
 )
 PLAIN_NUMBER = (
     "the model makes a plain number of the size (float(), int(), math.sqrt(), the steps of "
-    "linspace, a tree of steps as in associative_scan): compute with x.shape[i] itself, as in x * x.shape[i] ** -0.5, or make "
-    "the axis static"
+    "linspace, a tree of steps as in associative_scan): compute with x.shape[i] itself, as in "
+    "x * x.shape[i] ** -0.5, or make the axis static"
 )
 UNPROVEN = (
     "give the Dim a range or a multiple (2 * Dim) for which that holds, or say Dim.AUTO: "
