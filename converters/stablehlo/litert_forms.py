@@ -96,6 +96,8 @@ def _form(eqn: JaxprEqn) -> Form | None:
     name, dtype = eqn.primitive.name, str(getattr(aval, "dtype", ""))
     if dtype in _NARROW and name in _WIDENED:
         return _widened(eqn.primitive, dtype)
+    if name == "dot_general" and "int" in dtype:
+        return _whole_product
     if name == "dot_general":
         return None if _in_order(eqn.params["dimension_numbers"]) else _ordered_product
     kind = "int" if dtype.startswith("int") else dtype
@@ -134,14 +136,32 @@ def _ordered_product(
     x: Array, y: Array, *, dimension_numbers: Any, **params: Any
 ) -> Array:
     """Multiply x as [batch, free, taken] with y as [batch, taken, free]."""
+    left, right, shape = _matrices(x, y, dimension_numbers)
+    dims = (((2,), (1,)), ((0,), (0,)))
+    return lax.dot_general(left, right, dims, **params).reshape(shape)
+
+
+def _whole_product(
+    x: Array, y: Array, *, dimension_numbers: Any, preferred_element_type: Any, **_: Any
+) -> Array:
+    """Sum products of integers, for which there is no kernel, in 32 bits or more."""
+    kind = preferred_element_type or jnp.promote_types(x.dtype, y.dtype)
+    left, right, shape = _matrices(x, y, dimension_numbers)
+    wide = jnp.promote_types(kind, jnp.int32)
+    terms = left.astype(wide)[..., None] * right.astype(wide)[:, None]
+    return jnp.sum(terms, 2, dtype=wide).reshape(shape).astype(kind)
+
+
+def _matrices(
+    x: Array, y: Array, dimension_numbers: Any
+) -> tuple[Array, Array, list[int]]:
+    """Return [batch, free, taken] of x, [batch, taken, free] of y, the product's shape."""
     (x_taken, y_taken), (x_batch, y_batch) = dimension_numbers
     x_free = [d for d in range(x.ndim) if d not in {*x_taken, *x_batch}]
     y_free = [d for d in range(y.ndim) if d not in {*y_taken, *y_batch}]
     shape = [x.shape[d] for d in (*x_batch, *x_free)] + [y.shape[d] for d in y_free]
     left = _merged(x, x_batch, x_free, x_taken)
-    right = _merged(y, y_batch, y_taken, y_free)
-    dims = (((2,), (1,)), ((0,), (0,)))
-    return lax.dot_general(left, right, dims, **params).reshape(shape)
+    return left, _merged(y, y_batch, y_taken, y_free), shape
 
 
 def _merged(x: Array, *groups: Sequence[int]) -> Array:

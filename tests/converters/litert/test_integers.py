@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 TABLE = torch.randn(50, 4)
@@ -29,3 +30,9 @@ def test_positions_and_ids(right_in_both: Any) -> None:
 def test_what_does_not_fit_stays(right_in_both: Any) -> None:
     x = torch.tensor([0, -1, 2**31, -(2**31) - 1, 2**62, 2**63 - 1])
     right_in_both(lambda x: (x * 2654435761, x + 1, x - torch.arange(6)), x)
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int32, torch.int64])
+def test_products_of_matrices(right_in_both: Any, kind: torch.dtype) -> None:
+    x = torch.randint(0, 100, (2, 3, 5)).to(kind)
+    right_in_both(lambda x, y: (x @ y.mT, x[0] @ y[0, 0], x.int() @ y.mT.int()), x, x)
