@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.sources import Source
 from tpu_export.exporter.stages import Lowered, compile_signatures, lower
@@ -17,7 +18,18 @@ from tpu_export.parity.references import compare, references
 from tpu_export.parity.report import ParityReport
 from tpu_export.parity.rungs import ProgramRung
 from tpu_export.parity.samples import Samples, empties
+from tpu_export.runtime.errors import TpuExportError
+from tpu_export.runtime.inputs import describe_tensor
 from tpu_export.runtime.program import Program, load
+from tpu_export.runtime.signature import TensorSpec
+
+_ANOTHER = "name the model that the artifact was exported from, or export it again"
+
+
+class AnotherModelError(TpuExportError):
+    """The artifact was not made from the model that it is compared with."""
+
+    code = "TPX-0705"
 
 
 def parity(
@@ -42,6 +54,7 @@ def parity(
 
     Raises:
         NothingRecordedError: the .tpuexe holds no recorded outputs.
+        AnotherModelError: the artifact has other signatures, inputs or outputs than the model.
     """
     if isinstance(model, str | Path) and Path(model).suffix == ".tpuexe":
         return recorded(Path(model), tolerance)
@@ -52,9 +65,41 @@ def parity(
     with ExitStack() as stack:
         path = artifact or _built(lowered, stack)
         program = stack.enter_context(load(path, device="cpu"))
+        _same_model(programs, program, path)
         samples = Samples(seed, second, _buckets(program, captured))
         known = references(captured, programs, samples)
         return ParityReport(tuple(compare(known, ProgramRung(program), tolerance)))
+
+
+def _same_model(
+    lowered: Mapping[str, LoweredProgram], program: Program, path: str | Path
+) -> None:
+    for name, model in lowered.items():
+        if name not in program.signatures:
+            have = ", ".join(program.signatures)
+            raise AnotherModelError(
+                f"{path} has no signature {name!r} but {have}", hint=_ANOTHER
+            )
+        mine, theirs = model.signature, program.signatures[name]
+        for kind, ours, other in (
+            ("inputs", mine.inputs, theirs.inputs),
+            ("outputs", mine.outputs, theirs.outputs),
+        ):
+            if [*map(_form, ours)] != [*map(_form, other)]:
+                raise AnotherModelError(
+                    f"{name!r} of {path} has the {kind} {_said(other)}, "
+                    f"the model {_said(ours)}",
+                    hint=_ANOTHER,
+                )
+
+
+def _form(spec: TensorSpec) -> tuple[str, int, str]:
+    """Return what must agree; sizes are compared with the values."""
+    return spec.name, len(spec.shape), spec.dtype
+
+
+def _said(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(f"{s.name}: {describe_tensor(s)}" for s in specs) or "none"
 
 
 def _buckets(

@@ -155,6 +155,30 @@ def test_parity_of_a_model_and_of_an_artifact(
     assert json.loads(out)["passed"] is False
 
 
+ANOTHER = {
+    "outputs": (
+        '"n": x',
+        '"m": x',
+        "outputs y: float32[2, 3], n: float32[2], the model",
+    ),
+    "ranks": ("x.sum(-1)", "x.sum()", "the model y: float32[2, 3], n: float32[]"),
+    "inputs": ("x", "z", "has the inputs x: float32[2, 4], the model z: float32[2, 4]"),
+}
+
+
+@pytest.mark.parametrize("name", ANOTHER)
+def test_an_artifact_of_another_model(
+    tpx: Run, artifact: Path, model: Path, name: str
+) -> None:
+    old, new, words = ANOTHER[name]
+    head, body = model.read_text().split("def forward")
+    model.write_text(f"{head}def forward{body.replace(old, new)}")
+    status, _, err = tpx("parity", model, "--artifact", artifact)
+    assert status == 1
+    assert "[TPX-0705]" in err
+    assert words in err
+
+
 def test_ops(tpx: Run, model: Path) -> None:
     status, out, _ = tpx("ops", model)
     assert status == 0
