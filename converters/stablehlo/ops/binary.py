@@ -189,7 +189,7 @@ def fmod(x: Operand, y: Operand) -> Array:
 def _gcd(x: Array, y: Array) -> Array:
     """Run Euclid's loop as torch's CPU does; JAX's never ends at the lowest integer."""
 
-    def step(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+    def step(pair: tuple[Array, ...]) -> tuple[Array, ...]:
         a, b = pair
         rest = lax.rem(b, jnp.where(a == 0, 1, a))
         return jnp.where(a == 0, a, rest), jnp.where(a == 0, b, a)
