@@ -76,7 +76,7 @@ def weights_of(program: LoweredProgram) -> dict[str, Array]:
         results = computed(module, arrays) or _run(module, spec, arrays)
         prepared = dict(zip((s.name for s in spec.results), results, strict=True))
     return {
-        f"{s.kind}/{s.name}": prepared[s.name]
+        f"{s.kind}/{s.name}": np.asarray(prepared[s.name])  # NumPy makes scalars
         if s.kind == "prepared"
         else _array(program, s)
         for s in leading_slots(program.main.spec)

@@ -36,3 +36,10 @@ def test_what_does_not_fit_stays(right_in_both: Any) -> None:
 def test_products_of_matrices(right_in_both: Any, kind: torch.dtype) -> None:
     x = torch.randint(0, 100, (2, 3, 5)).to(kind)
     right_in_both(lambda x, y: (x @ y.mT, x[0] @ y[0, 0], x.int() @ y.mT.int()), x, x)
+
+
+def test_weights_of_rank_0_that_are_computed_from_others(right_in_both: Any) -> None:
+    scale = torch.nn.Parameter(torch.tensor(3.0))
+    right_in_both(
+        lambda x: x * (scale * 2).exp() + scale.detach().sqrt(), torch.ones(3)
+    )
