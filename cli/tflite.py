@@ -151,7 +151,7 @@ def replay(
     from tpu_export.converters.litert.contents import read_contents
     from tpu_export.converters.litert.document import golden, read_document
     from tpu_export.converters.litert.engines import Calls, run_calls
-    from tpu_export.parity.metrics import difference
+    from tpu_export.parity.metrics import difference, recorded_limits
 
     metadata = read_contents(path).metadata
     kept = golden(path, metadata)
@@ -166,7 +166,8 @@ def replay(
     good = True
     for call, ((outputs,)) in zip(calls, run_calls(path, engine, calls), strict=True):
         for name, expected in _part(kept[call.signature], "outputs").items():
-            d = difference(outputs[name], expected, None)
+            limit = recorded_limits(kept[call.signature]).get(name)
+            d = difference(outputs[name], expected, limit)
             good = good and d.passed
             row = [call.signature, name, whose.get(call.signature, "?")]
             verdict = "ok" if d.passed else "FAILED"

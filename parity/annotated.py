@@ -17,6 +17,7 @@ from tpu_export.converters.litert.graph import read_graph
 from tpu_export.converters.litert.metadata import add_metadata
 from tpu_export.converters.litert.trial import close
 from tpu_export.parity.eager import Array
+from tpu_export.parity.halves import limits_arrays
 from tpu_export.parity.job import Job
 from tpu_export.parity.judging import as_taken, state_of
 from tpu_export.parity.litert_document import Known, document, is_random
@@ -85,6 +86,7 @@ def _golden(
     return {
         **{f"inputs/{n}": array for n, array in call.inputs[0].items()},
         **{f"outputs/{n}": array for n, array in wanted.items()},
+        **limits_arrays(reference.halves, reference.signature),
     }
 
 

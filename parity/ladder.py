@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Protocol
 
 from tpu_export.parity.eager import Array, Run, Sample, same_bits
+from tpu_export.parity.halves import allowed
 from tpu_export.parity.metrics import difference
 from tpu_export.parity.report import ParityRow
 from tpu_export.runtime.signature import RNG, Signature
@@ -32,15 +33,23 @@ def compare_rung(
     tolerance: float | None = None,
     *,
     training: bool = False,
+    halves: Mapping[str, float] | None = None,
 ) -> list[ParityRow]:
-    """Run one rung and return a row for each output, written input and state slot."""
+    """Run one rung and return a row for each output, written input and state slot.
+
+    Args:
+        halves: what `half_limits` gives.
+    """
     run = rung.run(signature, samples)
     random = any(slot.name == RNG for slot in signature.state)
     rows: list[ParityRow] = []
 
     def add(output: str, origin: str, actual: Array, expected: Array) -> None:
+        limit = tolerance
+        if limit is None:
+            limit = allowed(expected.dtype.name, (halves or {}).get(output, 0.0))
         rows.append(
-            row(signature.name, output, rung.name, origin, actual, expected, tolerance)
+            row(signature.name, output, rung.name, origin, actual, expected, limit)
         )
 
     for sample, got, want in zip(samples, run.calls, reference.calls, strict=True):

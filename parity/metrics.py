@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -100,3 +101,13 @@ def _cosine(a: Array, e: Array) -> float:
         if a.dtype.kind == "c"
         else float(np.clip(np.dot(a, e) / norm, -1.0, 1.0))
     )
+
+
+def recorded_limits(arrays: Mapping[str, Any]) -> dict[str, float]:
+    """Return the limits that were recorded with golden arrays."""
+    start = "limits/"
+    return {
+        name.removeprefix(start): float(array)
+        for name, array in arrays.items()
+        if name.startswith(start)
+    }

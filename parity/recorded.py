@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tpu_export.parity.ladder import row
+from tpu_export.parity.metrics import recorded_limits
 from tpu_export.parity.report import ParityReport, ParityRow
 from tpu_export.runtime.artifact import Artifact
 from tpu_export.runtime.errors import TpuExportError
@@ -50,7 +51,7 @@ def _replay(
     inputs = [arrays[f"inputs/{spec.name}"].copy() for spec in signature.inputs]
     given = {p.name: unflatten(p.tree, inputs) for p in signature.parameters}
     result = program[name](**given)
-    outputs = _leaves(signature, result)
+    outputs, limits = _leaves(signature, result), recorded_limits(arrays)
     return [
         row(
             name,
@@ -59,7 +60,7 @@ def _replay(
             "recorded example",
             outputs[index],
             arrays[f"outputs/{spec.name}"],
-            tolerance,
+            limits.get(spec.name) if tolerance is None else tolerance,
         )
         for index, spec in enumerate(signature.outputs)
     ]

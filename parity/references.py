@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from tpu_export.converters.stablehlo.program import LoweredProgram
 from tpu_export.exporter.capture import Captured
 from tpu_export.parity.eager import Array, Run, Sample, run_eager
+from tpu_export.parity.halves import half_limits, limits_arrays
 from tpu_export.parity.ladder import Rung, compare_rung
 from tpu_export.parity.report import ParityRow
 from tpu_export.parity.samples import Samples
@@ -22,12 +23,14 @@ class Reference:
 
     Attributes:
         training: whether the model, or a part of it, is in training mode.
+        halves: limits of what is computed in half types, by output.
     """
 
     signature: Signature
     samples: Sequence[Sample]
     run: Run
     training: bool = False
+    halves: Mapping[str, float] = field(default_factory=dict)
 
 
 def references(
@@ -49,7 +52,9 @@ def reference(
     slots = [slot.name for slot in program.signature.state if slot.name != RNG]
     state = {name: program.weights[name] for name in slots}
     run = run_eager(captured, state, samples)
-    return Reference(program.signature, samples, run, _in_training(captured.model))
+    halves = half_limits(captured, program.signature)
+    training = _in_training(captured.model)
+    return Reference(program.signature, samples, run, training, halves)
 
 
 def _in_training(model: object) -> bool:
@@ -68,7 +73,13 @@ def compare(
         row
         for r in known
         for row in compare_rung(
-            r.signature, r.run, rung, r.samples, tolerance, training=r.training
+            r.signature,
+            r.run,
+            rung,
+            r.samples,
+            tolerance,
+            training=r.training,
+            halves=r.halves,
         )
     ]
 
@@ -95,4 +106,5 @@ def _golden(reference: Reference) -> dict[str, Array]:
     return {
         **{f"inputs/{name}": array for name, array in inputs.items()},
         **{f"outputs/{spec.name}": array for spec, array in outputs},
+        **limits_arrays(reference.halves, signature),
     }
