@@ -71,7 +71,8 @@ def refuse_misspelt(word: str, *, alone: bool) -> None:
     """
     if word.startswith("--"):
         hint = did_you_mean(word, OWN_OPTIONS, cutoff=0.8)
-    elif word.replace("-", "").isalnum():  # every form of MODEL has a dot or a colon
+    # Every form of MODEL has a dot or a colon; "-t" is an option of export's.
+    elif word.replace("-", "").isalnum() and not word.startswith("-"):
         hint = did_you_mean(word, COMMANDS, cutoff=0.7)
         if not alone and not hint:
             hint = f"commands are {', '.join(COMMANDS)}"

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo.errors import UnsupportedOptionError
 from tpu_export.converters.stablehlo.registry import Own
+from tpu_export.runtime.errors import counted
 
 WRAPPER = torch.ops.higher_order.auto_functionalized_v2
 
@@ -141,7 +142,8 @@ def _split(
     count = len(op._schema.returns)
     if len(values) != count + len(names):
         message = (
-            f"it gave {len(values)} values; {op} has {count} results and writes to "
+            f"it gave {counted(len(values), 'value')}; {op} has "
+            f"{counted(count, 'result')} and writes to "
             f"{', '.join(names)}: give the results, then the new values"
         )
         raise ValueError(message)
