@@ -93,7 +93,7 @@ def test_what_torch_cannot_follow_is_refused_and_leaves_no_transform_on() -> Non
         return func.vmap(func.grad(lambda r: r.sum() if r.sum() > 0 else -r.sum()))(x)
 
     depth = torch._C._functorch.get_dynamic_layer_stack_depth()
-    with pytest.raises(NotExportableError, match=r"torch\.export refuses"):
+    with pytest.raises(NotExportableError, match="the model itself fails"):
         capture(Model(branch), (torch.randn(4, 3),))
     assert torch._C._functorch.get_dynamic_layer_stack_depth() == depth
 
