@@ -113,6 +113,12 @@ def _check_function(model: Callee, function: Callable[..., object]) -> None:
             f"{_name(model)} cannot be captured: it is a coroutine or generator",
             hint="return the tensors: no `async def`, no `yield`",
         )
+    inner = model.named_modules() if isinstance(model, torch.nn.Module) else ()
+    for name, part in inner:
+        if isinstance(part, torch.jit.ScriptModule):
+            raise NotAModelError(
+                f"the part {name!r} of the model is no Python code", hint=SCRIPT
+            )
     parts = model.named_parameters() if isinstance(model, torch.nn.Module) else ()
     lazy = [name for name, weight in parts if is_lazy(weight)]
     if lazy:

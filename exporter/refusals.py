@@ -139,8 +139,7 @@ def explain(
     """Return the typed error for what torch.export raised on example inputs."""
     if "Constraints violated" in str(error):
         return _dim_range(str(error), model)
-    script = any(isinstance(part, torch.jit.ScriptModule) for part in model.modules())
-    of_torch = script or type(error).__name__ in _TORCHS_OWN
+    of_torch = type(error).__name__ in _TORCHS_OWN
     if not of_torch and (own := eager_failure(model, args, kwargs)):
         return NotExportableError(
             f"the model itself fails{_told(own, model)}",
@@ -149,8 +148,6 @@ def explain(
     hint = suggest(str(error))
     if "specialized integer" in str(error) and _WRITE.search(_line(error)):
         hint = TENSOR_PLACE
-    if script:
-        hint = SCRIPT
     part = _innermost(error)
     if isinstance(part, _BatchNorm) and part.momentum is None and part.training:
         hint = CUMULATIVE

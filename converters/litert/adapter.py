@@ -189,7 +189,8 @@ class _Constants:
                 self.stand_ins[name] = weight.key
                 attribute, kept = _unreadable(name, weight, kind)
             else:
-                attribute, kept = _constant(name, weight, kind, dense), weight
+                kept = np.require(weight, requirements="C")  # it may be a view
+                attribute = _constant(name, kept, kind, dense)
             self._made[key] = attribute, (weight, kept)
         return self._made[key][0]
 

@@ -119,7 +119,7 @@ WRONG: tuple[tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]], ...] = (
     ((X, 1.0, "slow"), {}, ("mode must be 'fast', as at export",)),
     ((X, 1), {}, ("scale has dtype int64, expected float32",)),
     ((X, True), {}, ("scale has dtype bool",)),
-    ((X, None), {}, ("scale is a NoneType, expected an array float32[]",)),
+    ((X, None), {}, ("scale is None, expected an array float32[]",)),
     ((X.tolist(), 1.0), {}, ("x is a list, expected an array float32[batch, 3]",)),
     (({"x": X}, 1.0), {}, ("x is a dict",)),
     (("x", 1.0), {}, ("x is a str",)),
