@@ -20,6 +20,7 @@ from tpu_export.exporter.refusals import SCRIPT
 from tpu_export.runtime.errors import TpuExportError, with_article
 
 _LATER = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+_SCRIPTS = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
 Callee: TypeAlias = torch.nn.Module | Callable[..., object]
 
 
@@ -91,18 +92,23 @@ def _function(model: Callee) -> Callable[..., object]:
         message = f"{with_article(type(model).__name__)} cannot be captured"
         hint = "pass an nn.Module, a function, an ExportedProgram or the path of a .pt2"
         raise NotAModelError(message, hint=hint)
+    parts = model.modules() if isinstance(model, torch.nn.Module) else (model,)
+    if any(isinstance(part, _SCRIPTS) for part in parts):
+        raise NotAModelError(
+            f"{_name(model)} cannot be captured: it is TorchScript, or has a part that is",
+            hint=SCRIPT,
+        )
     function: Any = model.forward if isinstance(model, torch.nn.Module) else model
     called: Callable[..., object]
     for called in (function, function.__call__):
         if hasattr(_innermost(called), "__code__"):
             _check_function(model, _innermost(called))
             return called
-    script = isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction)
     hint = "torch.export traces Python code: write a function that calls it"
     kind = "a functools.partial of " if isinstance(model, partial) else ""
     raise NotAModelError(
         f"{kind}{_name(model)} cannot be captured: it is no Python function",
-        hint=SCRIPT if script else hint,
+        hint=hint,
     )
 
 
@@ -113,12 +119,6 @@ def _check_function(model: Callee, function: Callable[..., object]) -> None:
             f"{_name(model)} cannot be captured: it is a coroutine or generator",
             hint="return the tensors: no `async def`, no `yield`",
         )
-    inner = model.named_modules() if isinstance(model, torch.nn.Module) else ()
-    for name, part in inner:
-        if isinstance(part, torch.jit.ScriptModule):
-            raise NotAModelError(
-                f"the part {name!r} of the model is no Python code", hint=SCRIPT
-            )
     parts = model.named_parameters() if isinstance(model, torch.nn.Module) else ()
     lazy = [name for name, weight in parts if is_lazy(weight)]
     if lazy:

@@ -10,7 +10,6 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument
 from torch.fx import GraphModule
-from torch.utils import _pytree as pytree
 
 from tpu_export.converters.stablehlo.graph_copy import changed, with_constants
 from tpu_export.exporter.capture import Captured, Example
@@ -23,7 +22,7 @@ from tpu_export.parity.normalization import (
     read_normalization,
 )
 from tpu_export.parity.samples import Second
-from tpu_export.parity.wrapped import Wrapped
+from tpu_export.parity.wrapped import Wrapped, mapped
 from tpu_export.runtime.signature import Signature, TensorSpec
 
 aten = torch.ops.aten
@@ -92,12 +91,15 @@ class Preprocessed(Wrapped):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the model on normalized images."""
 
-        def normalized(x: torch.Tensor, spec: TensorSpec, norm: Normalization) -> Any:
+        def normalized(x: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+            norm = self._asked.get(spec.name)
+            if norm is None:
+                return x
             mean, std = (_per_channel(v, x) for v in (norm.mean, norm.std))
             y = (x.to(torch.float32) / 255 - mean) / std
             return y.to(getattr(torch, spec.dtype))
 
-        own = _mapped(self._signature, (args, kwargs), self._asked, normalized)
+        own = mapped(self._signature, (args, kwargs), normalized)
         return self._model(*own[0], **own[1])
 
 
@@ -138,11 +140,11 @@ def _arguments(captured: Captured) -> dict[str, str]:
 
 def _program(captured: Captured, asked: Mapping[str, Normalization]) -> ExportedProgram:
     """Put a * x + b after each such input."""
-    places = {_arguments(captured)[name]: norm for name, norm in asked.items()}
+    arguments = _arguments(captured)
     shapes = {spec.name: spec.shape for spec in captured.signature.inputs}
     constants = {}
     for name, norm in asked.items():
-        place = _arguments(captured)[name]
+        place = arguments[name]
         after = len(shapes[name]) - 1 - (axis_of_channels(shapes[name]) or 0)
         after = after if norm.channels() > 1 else 0
         for part, values in zip(("slope", "offset"), norm.factors(), strict=True):
@@ -152,7 +154,7 @@ def _program(captured: Captured, asked: Mapping[str, Normalization]) -> Exported
     def insert(module: GraphModule) -> None:
         nodes = {n.name: n for n in module.graph.nodes if n.op == "placeholder"}
         first = next(n for n in module.graph.nodes if n.op != "placeholder")
-        for place in places:
+        for place in (arguments[name] for name in asked):
             image = nodes[place]
             value = image.meta["val"]
             users = list(image.users)
@@ -179,12 +181,15 @@ def _as_bytes(
 ) -> Example:
     """Return torch's arguments with images as the bytes that give nearly these."""
 
-    def rounded(x: torch.Tensor, spec: TensorSpec, norm: Normalization) -> Any:
+    def rounded(x: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+        norm = asked.get(spec.name)
+        if norm is None:
+            return x
         mean, std = (_per_channel(v, x) for v in (norm.mean, norm.std))
         exact = (x.detach().to(torch.float32) * std + mean) * 255
         return exact.nan_to_num().round().clamp(0, 255).to(torch.uint8)
 
-    return _mapped(signature, example, asked, rounded)
+    return mapped(signature, example, rounded)
 
 
 def _drawing(
@@ -207,21 +212,3 @@ def _per_channel(values: tuple[float, ...], x: torch.Tensor) -> torch.Tensor:
     tensor = torch.tensor(values, dtype=torch.float32)
     axis = axis_of_channels(x.shape)
     return tensor if axis is None else tensor.reshape(-1, *[1] * (x.ndim - 1 - axis))
-
-
-def _mapped(
-    signature: Signature,
-    example: Example,
-    asked: Mapping[str, Normalization],
-    change: Any,
-) -> Example:
-    """Return the arguments with `change(tensor, spec, normalization)` of those asked for."""
-    leaves, tree = pytree.tree_flatten(example)
-    specs = iter(signature.inputs)
-    changed_leaves = []
-    for leaf in leaves:
-        spec = next(specs) if isinstance(leaf, torch.Tensor) else None
-        norm = asked.get(spec.name) if spec else None
-        changed_leaves.append(leaf if norm is None else change(leaf, spec, norm))
-    args, kwargs = pytree.tree_unflatten(changed_leaves, tree)
-    return args, kwargs

@@ -15,8 +15,8 @@ from tpu_export.converters.stablehlo.layout.forms import from_last, to_last
 from tpu_export.exporter.capture import Captured, Example
 from tpu_export.parity.eager import Array, flatten_like
 from tpu_export.parity.samples import Second
-from tpu_export.parity.wrapped import Wrapped
-from tpu_export.runtime.signature import Signature
+from tpu_export.parity.wrapped import Wrapped, mapped
+from tpu_export.runtime.signature import Signature, TensorSpec
 
 
 def relaid(captured: Captured, borders: Borders) -> Captured:
@@ -95,13 +95,9 @@ def _moved(
     example: Example,
     order: Callable[[int], Sequence[int]],
 ) -> Example:
-    leaves, tree = pytree.tree_flatten(example)
-    names = iter(spec.name for spec in signature.inputs)
-    moved = [
-        leaf.permute(tuple(order(leaf.ndim))).contiguous()
-        if isinstance(leaf, torch.Tensor) and next(names) in borders.inputs
-        else leaf
-        for leaf in leaves
-    ]
-    args, kwargs = pytree.tree_unflatten(moved, tree)
-    return args, kwargs
+    def change(x: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+        if spec.name not in borders.inputs:
+            return x
+        return x.permute(tuple(order(x.ndim))).contiguous()
+
+    return mapped(signature, example, change)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
-from tpu_export.exporter.capture import Captured
+from tpu_export.exporter.capture import Captured, Example
+from tpu_export.runtime.signature import Signature, TensorSpec
 
 
 class Wrapped(torch.nn.Module):
@@ -39,3 +41,19 @@ class Wrapped(torch.nn.Module):
         if isinstance(self._model, torch.nn.Module):
             return self._model.get_buffer(target)
         raise AttributeError(target)
+
+
+def mapped(
+    signature: Signature,
+    example: Example,
+    change: Callable[[torch.Tensor, TensorSpec], torch.Tensor],
+) -> Example:
+    """Return torch's arguments with each tensor as `change` makes it, given its input."""
+    leaves, tree = pytree.tree_flatten(example)
+    specs = iter(signature.inputs)
+    own = [
+        change(leaf, next(specs)) if isinstance(leaf, torch.Tensor) else leaf
+        for leaf in leaves
+    ]
+    args, kwargs = pytree.tree_unflatten(own, tree)
+    return args, kwargs
