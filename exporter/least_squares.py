@@ -24,7 +24,7 @@ def _lstsq(
     values = a.new_empty(0).real
     residuals, rank = values, a.new_empty(0, dtype=torch.int64)
     if a.shape[-2] > a.shape[-1] and driver in ("gels", "gelsd", "gelss"):
-        residuals = (a @ solution - columns).abs().sum(-2)
+        residuals = (a @ solution - columns).abs().square().sum(-2)
     if driver != "gels":
         rank = torch.linalg.matrix_rank(a)
     if driver in ("gelsd", "gelss"):

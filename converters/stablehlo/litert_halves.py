@@ -19,11 +19,10 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as
 
 from tpu_export.converters.stablehlo.inline import Atom, called, inlined
 from tpu_export.converters.stablehlo.location import spoken
-from tpu_export.converters.stablehlo.operands import rounded
+from tpu_export.converters.stablehlo.operands import HALF_BITS, rounded
 from tpu_export.converters.stablehlo.ops.ranking import LiteRtUnsupportedError
 
 _SCOPE = "litert_half"  # what is made here is final
-_HALVES = (np.dtype(np.float16), np.dtype(jnp.bfloat16))
 # What gives back what it was given, or a number that any half type holds.
 _MOVED = (
     "broadcast_in_dim concatenate copy dynamic_slice expand_dims gather pad reshape"
@@ -35,7 +34,7 @@ _EXACT = frozenset(f"{_MOVED} {_CHOSEN} {_WHOLE}".split())
 
 def is_half(dtype: Any) -> bool:
     """Whether a dtype is float16 or bfloat16."""
-    return dtype in _HALVES
+    return dtype in HALF_BITS
 
 
 def without_halves(closed: ClosedJaxpr, n_weights: int) -> ClosedJaxpr:

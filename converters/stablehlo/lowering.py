@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from jax.extend.core import ClosedJaxpr
 from torch.export import ExportedProgram
@@ -17,7 +18,7 @@ from tpu_export.converters.stablehlo.hoist import Split, split
 from tpu_export.converters.stablehlo.index_ranges import index_ranges
 from tpu_export.converters.stablehlo.layout import channels_last
 from tpu_export.converters.stablehlo.layout.borders import AS_TORCH, Borders
-from tpu_export.converters.stablehlo.litert_halves import without_halves
+from tpu_export.converters.stablehlo.litert_halves import is_half, without_halves
 from tpu_export.converters.stablehlo.narrowing import Argument, Interval, narrow
 from tpu_export.converters.stablehlo.portable import portable_modules
 from tpu_export.converters.stablehlo.program import LoweredProgram
@@ -95,7 +96,7 @@ def lower(
 
 def _without_halves(jaxpr: ClosedJaxpr, traced: Traced) -> tuple[ClosedJaxpr, Traced]:
     wide = [
-        replace(s, dtype="float32") if s.dtype in ("float16", "bfloat16") else s
+        replace(s, dtype="float32") if is_half(np.dtype(s.dtype)) else s
         for s in traced.weights
     ]
     return without_halves(jaxpr, len(wide)), replace(traced, weights=tuple(wide))
