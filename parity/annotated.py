@@ -86,7 +86,7 @@ def _golden(
     return {
         **{f"inputs/{n}": array for n, array in call.inputs[0].items()},
         **{f"outputs/{n}": array for n, array in wanted.items()},
-        **limits_arrays(reference.halves, reference.signature),
+        **limits_arrays(reference.limits, reference.signature),
     }
 
 

@@ -33,12 +33,12 @@ def compare_rung(
     tolerance: float | None = None,
     *,
     training: bool = False,
-    halves: Mapping[str, float] | None = None,
+    limits: Mapping[str, float] | None = None,
 ) -> list[ParityRow]:
     """Run one rung and return a row for each output, written input and state slot.
 
     Args:
-        halves: what `half_limits` gives.
+        limits: of outputs that their dtype alone does not tell, as of a Reference.
     """
     run = rung.run(signature, samples)
     random = any(slot.name == RNG for slot in signature.state)
@@ -47,7 +47,7 @@ def compare_rung(
     def add(output: str, origin: str, actual: Array, expected: Array) -> None:
         limit = tolerance
         if limit is None:
-            limit = allowed(expected.dtype.name, (halves or {}).get(output, 0.0))
+            limit = allowed(expected.dtype.name, (limits or {}).get(output, 0.0))
         rows.append(
             row(signature.name, output, rung.name, origin, actual, expected, limit)
         )

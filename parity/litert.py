@@ -26,10 +26,12 @@ from tpu_export.parity.judging import initial_state
 from tpu_export.parity.litert_document import Known
 from tpu_export.parity.litert_options import DynamicDims, IoLayout, LiteRtOptions
 from tpu_export.parity.litert_sizes import check_shared_state, sized_job
+from tpu_export.parity.litert_symbolic import file_names, folded
 from tpu_export.parity.models import captures
 from tpu_export.parity.quantized import made, quantized
 from tpu_export.parity.references import Reference, compare, references
 from tpu_export.parity.report import ParityRow
+from tpu_export.parity.rounding import limits_on
 from tpu_export.parity.rungs import flat_inputs, with_state
 from tpu_export.parity.samples import Samples
 from tpu_export.runtime.signature import Signature
@@ -69,18 +71,26 @@ class _PendingFile:
 
     def prove(self) -> list[ParityRow]:
         """Compare both engines with XLA, then with torch eager; each starts once."""
-        calls = [_calls(reference, self.state) for reference in self.known]
+        calls = [self._calls(reference) for reference in self.known]
         rows = []
         for engine in ENGINES:
             found = self.candidate.run(engine, calls)
             runs = {
-                c.signature: _run(reference.signature, c, outputs)
+                reference.signature.name: _run(reference.signature, c, outputs)
                 for reference, c, outputs in zip(self.known, calls, found, strict=True)
             }
             rung = LiteRtRung(engine, runs)
             rows += compare(self.known, rung, self.job.tolerance)
         self.rows = rows
         return rows
+
+    def _calls(self, reference: Reference) -> Calls:
+        found = _calls(reference, self.state)
+        if self.job.litert.dynamic_dims != "symbolic":
+            return found
+        return replace(
+            found, signature=file_names(self.job.signatures)[found.signature]
+        )
 
     def commit(self) -> Path:
         """Write the file under its final name, quantized first where that is asked for."""
@@ -99,12 +109,16 @@ class _PendingFile:
             self.quantization,
             self.notes,
         )
+        job = self.job
+        if job.litert.dynamic_dims == "symbolic":
+            job, known = folded(job, known)
         with self.job.stages.stage("write"):
-            annotated(self.job, model, known).save(self.job.output)
+            annotated(job, model, known).save(self.job.output)
         return self.job.output
 
     def _tell(self, report: LiteRtReport) -> None:
         self.notes.append(total(report.transposes))
+        self.notes += report.integers.lines()
         for row in table(report.transposes):
             _LOG.debug(" | ".join(row))
         self.transposes = {
@@ -204,7 +218,8 @@ def to_litert(
         dynamic_shapes: as torch.export takes them; they name the dynamic dimensions.
         buckets: their sizes, a signature for each combination; chosen where they have a
             maximum and none is given.
-        dynamic_dims: "buckets", or "example" for one signature of the example's sizes.
+        dynamic_dims: "buckets", "example" for one signature of the example's sizes, or "symbolic"
+            for one of any size, where every op can compute its own.
         recipe: "dynamic-int8" and the like, or a .toml file (docs/litert.md); static ones
             need calibration: calls as dicts of arrays by input, or what --calibrate takes.
         io_layout: "nhwc": inputs and outputs of 4 dimensions have their channels last in the
@@ -238,8 +253,11 @@ def _candidate(job: Job, programs: Mapping[str, LoweredProgram]) -> Candidate:
     """Convert; the trials take second inputs, which are like the example's: zeros hide much."""
     draw = Samples(job.seed, job.second_inputs)
     captured = job.signatures.items()
-    return build(
+    drawn = {name: draw.of(c)[-1] for name, c in captured}
+    candidate = build(
         programs,
         dims={name: c.example_dims() for name, c in captured},
-        inputs={n: flat_inputs(c.signature, draw.of(c)[-1]) for n, c in captured},
+        inputs={n: flat_inputs(c.signature, drawn[n]) for n, c in captured},
+        symbolic=job.litert.dynamic_dims == "symbolic",
     )
+    return candidate.within(limits_on(c, programs[n], drawn[n]) for n, c in captured)

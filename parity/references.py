@@ -13,6 +13,7 @@ from tpu_export.parity.eager import Array, Run, Sample, run_eager
 from tpu_export.parity.halves import half_limits, limits_arrays
 from tpu_export.parity.ladder import Rung, compare_rung
 from tpu_export.parity.report import ParityRow
+from tpu_export.parity.rounding import rounding_limits
 from tpu_export.parity.samples import Samples
 from tpu_export.runtime.signature import RNG, Signature
 
@@ -23,14 +24,14 @@ class Reference:
 
     Attributes:
         training: whether the model, or a part of it, is in training mode.
-        halves: limits of what is computed in half types, by output.
+        limits: of what is computed in half types, or quantized, by output.
     """
 
     signature: Signature
     samples: Sequence[Sample]
     run: Run
     training: bool = False
-    halves: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 def references(
@@ -52,9 +53,13 @@ def reference(
     slots = [slot.name for slot in program.signature.state if slot.name != RNG]
     state = {name: program.weights[name] for name in slots}
     run = run_eager(captured, state, samples)
-    halves = half_limits(captured, program.signature)
+    signature = program.signature
+    limits = half_limits(captured, signature)
+    rounded = rounding_limits(captured, signature, state, samples, run)
+    for name, limit in rounded.items():
+        limits[name] = max(limit, limits.get(name, 0.0))
     training = _in_training(captured.model)
-    return Reference(program.signature, samples, run, training, halves)
+    return Reference(signature, samples, run, training, limits)
 
 
 def _in_training(model: object) -> bool:
@@ -79,7 +84,7 @@ def compare(
             r.samples,
             tolerance,
             training=r.training,
-            halves=r.halves,
+            limits=r.limits,
         )
     ]
 
@@ -106,5 +111,5 @@ def _golden(reference: Reference) -> dict[str, Array]:
     return {
         **{f"inputs/{name}": array for name, array in inputs.items()},
         **{f"outputs/{spec.name}": array for spec, array in outputs},
-        **limits_arrays(reference.halves, signature),
+        **limits_arrays(reference.limits, signature),
     }

@@ -6,7 +6,7 @@ Written for litert-converter 0.5; `probe` says whether the installed one has wha
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,8 +18,9 @@ from litert_converter.mlir.dialects import arith, stablehlo
 
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.folding import folded
+from tpu_export.converters.litert.integers import Integers, call_marks
 from tpu_export.converters.litert.standins import StandIn, is_large
-from tpu_export.converters.litert.withdrawal import Withdrawal
+from tpu_export.converters.litert.withdrawal import ValuesNeededError, Withdrawal
 
 Weight: TypeAlias = Array | StandIn
 _USED = (
@@ -63,6 +64,7 @@ class Conversion:
         api.prepare_mlir_context(self._context)
         self._modules: list[Any] = []
         self._constants = _Constants()
+        self.integers = Integers()
 
     def parse(self, module: bytes) -> Any:
         """Return a portable artifact as an MLIR module."""
@@ -73,6 +75,8 @@ class Conversion:
         """Bake the weights into a parsed module and name its signature."""
         with self._context, ir.Location.unknown():
             function = _main(module)
+            self.integers.replace(function, _reader(job.weights))
+            call_marks(module)
             _bake(function, job.weights, self._constants)
             api.set_signature(
                 module.operation, job.name, list(job.inputs), list(job.outputs)
@@ -97,10 +101,15 @@ class Conversion:
             config.unsafe_fuse_dynamic_shaped_broadcast = True
             config.canonicalizing_inf_as_min_max_float = False
             config.enable_x64 = True
+            # Integers between quantizations, floats at the borders, and nothing by guessing.
+            config.qdq_conversion_mode = "DYNAMIC"
+            config.strict_qdq_mode = True
             api.run_convert_to_tfl_passes(merged, passmanager.PassManager(), config)
             for operation in merged.body.operations:
-                if copies and "tf.entry_function" in operation.attributes:
-                    _separate_results(operation)
+                if "tf.entry_function" in operation.attributes:
+                    self.integers.join(operation)
+                    if copies:
+                        _separate_results(operation)
             withdrawal = Withdrawal(self._constants.stand_ins)
             withdrawal.run(merged.body)
             api.export_flatbuffer_to_file(merged.operation, str(path))
@@ -193,6 +202,19 @@ class _Constants:
                 attribute = _constant(name, kept, kind, dense)
             self._made[key] = attribute, (weight, kept)
         return self._made[key][0]
+
+
+def _reader(weights: Sequence[Weight]) -> Callable[[Any], Array | None]:
+    """Return what tells the values of leading arguments."""
+
+    def values(argument: Any) -> Array | None:
+        number = ir.BlockArgument(argument).arg_number
+        weight = weights[number] if number < len(weights) else None
+        if isinstance(weight, StandIn):
+            raise ValuesNeededError({weight.key}, "quantized_decomposed")
+        return weight
+
+    return values
 
 
 def _bake(

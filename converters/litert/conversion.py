@@ -7,6 +7,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tpu_export.converters.litert.errors import (
@@ -14,15 +15,17 @@ from tpu_export.converters.litert.errors import (
 )
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.flatbuffer import op_histograms
+from tpu_export.converters.litert.integer_ops import read_integers
 from tpu_export.converters.litert.job import converted
 from tpu_export.converters.litert.model import LiteRtModel, LiteRtReport
 from tpu_export.converters.litert.scan import refused
-from tpu_export.converters.litert.sizes import at_sizes
+from tpu_export.converters.litert.sizes import at_sizes, family
 from tpu_export.converters.litert.static import (
     StaticProgram,
     static_program,
     weights_of,
 )
+from tpu_export.converters.litert.symbolic import converted_symbolic
 from tpu_export.converters.litert.transposes import transposes
 from tpu_export.converters.litert.trial import Candidate, answered
 from tpu_export.converters.stablehlo.program import LoweredProgram
@@ -65,10 +68,17 @@ def build(
     *,
     dims: Mapping[str, Mapping[str, int]] | None = None,
     inputs: Mapping[str, Mapping[str, Array]] | None = None,
+    symbolic: bool = False,
 ) -> Candidate:
     """Convert as `convert` does, and leave the trials to the caller.
 
+    Args:
+        programs, dims, inputs: as of `convert`.
+        symbolic: programs are signatures at several sizes (`sized_name`); the file has one
+            of each, for any size. There is a trial for each size still.
+
     Raises:
+        SymbolicSizeError: an op of the file holds a size.
         LiteRtUnsupportedOpsError: ops or dtypes that LiteRT cannot hold, all at once.
         LiteRtConversionError: the converter refused; its own words.
         LiteRtCrashedError: the converter died.
@@ -80,26 +90,41 @@ def build(
         sizes = dims or {}
         static = _static(programs, sizes)
         _scan(static.values())
-        path = converted(static, place)
+        make = converted_symbolic if symbolic else _converted
+        path = make(static, sizes, place)
         report = LiteRtReport(
             size=path.stat().st_size,
             seconds=time.perf_counter() - start,
             ops=op_histograms(path),
             transposes=transposes(path),
+            integers=read_integers(path),
         )
+        owners = {n: family(n, sizes.get(n, {})) if symbolic else n for n in programs}
         trials = [
-            answered(name, static[name], program.weights, (inputs or {}).get(name))
-            for name, program in programs.items()
+            answered(
+                own, static[name], programs[name].weights, (inputs or {}).get(name)
+            )
+            for name, own in owners.items()
         ]
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
+    kept = {} if symbolic else sizes
     signatures = {
-        name: at_sizes(p.signature, sizes.get(name, {})) for name, p in programs.items()
+        own: at_sizes(replace(programs[name].signature, name=own), kept.get(name, {}))
+        for name, own in owners.items()
     }
-    model = LiteRtModel(path, signatures, report, sizes)
+    model = LiteRtModel(path, signatures, report, kept)
     weakref.finalize(model, shutil.rmtree, place, ignore_errors=True)
     return Candidate(model, trials)
+
+
+def _converted(
+    programs: Mapping[str, StaticProgram],
+    sizes: Mapping[str, Mapping[str, int]],
+    place: Path,
+) -> Path:
+    return converted(programs, place)
 
 
 def _static(

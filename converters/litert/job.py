@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 def converted(programs: Mapping[str, StaticProgram], place: Path) -> Path:
     """Convert in a worker process; returns the .tflite in the folder `place`.
 
+    Beside it lies integers.json, what became of quantizations in the model.
+
     The worker gets stand-ins for large weights, and their values are written into what it made. A
     weight whose value an op of its own needs is given to it in a second run, and all of them
     where the first died: the file is then the same, and takes more memory to make.
@@ -88,6 +90,7 @@ def _filled(folder: Path, arrays: Mapping[str, Array], path: Path) -> Path:
     expressions = json.loads((folder / "markers.json").read_text())
     constants = map_arrays(folder / "constants")
     (folder / "model.tflite").rename(path)
+    (folder / "integers.json").rename(path.with_name("integers.json"))
     if expressions:
         fill(path, len(expressions), lambda i: value(expressions[i], arrays, constants))
     shutil.rmtree(folder)

@@ -16,6 +16,7 @@ from tpu_export.converters.litert.engines import Calls, Engine, run_calls
 from tpu_export.converters.litert.errors import LiteRtInputError
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.flatbuffer import Histogram
+from tpu_export.converters.litert.integer_ops import IntegerOps
 from tpu_export.converters.litert.sizes import Sizes, chosen, misshapen
 from tpu_export.converters.litert.transposes import Transpose
 from tpu_export.runtime.errors import TpuExportError
@@ -37,12 +38,14 @@ class LiteRtReport:
         seconds: of the conversion, without lowering.
         ops: count of each LiteRT op, per signature.
         transposes: what each TRANSPOSE moves and why, per signature.
+        integers: what became of quantizations in the model itself.
     """
 
     size: int
     seconds: float
     ops: Mapping[str, Histogram]
     transposes: Mapping[str, Sequence[Transpose]] = field(default_factory=dict)
+    integers: IntegerOps = field(default_factory=IntegerOps)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def with_stand_ins(arrays: Mapping[str, Array]) -> dict[str, StandIn]:
     found = {
         key: StandIn(key, array.dtype, array.shape)
         for key, array in arrays.items()
-        if is_large(array) and not _is_depthwise(array)
+        if is_large(array) and not _is_depthwise(array) and not _is_quantized(array)
     }
     return found if sum(s.nbytes for s in found.values()) < _LIMIT else {}
 
@@ -69,6 +69,11 @@ def with_stand_ins(arrays: Mapping[str, Array]) -> dict[str, StandIn]:
 def _is_depthwise(array: Array) -> bool:
     """Tell whether a weight may be a filter that the converter transposes: a small one."""
     return array.ndim > 2 and 1 in array.shape[1:] and array.size <= 64 * array.shape[0]
+
+
+def _is_quantized(array: Array) -> bool:
+    """Tell whether a weight may be of a quantized layer: integers.py reads its values."""
+    return array.dtype.itemsize == 1
 
 
 def marker(number: int) -> bytes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,16 @@ from tpu_export.runtime.signature import Slot, litert_names
 
 @dataclass(frozen=True)
 class Trial:
-    """One call of a signature, and what XLA:CPU makes of it."""
+    """One call of a signature, and what XLA:CPU makes of it.
+
+    Attributes:
+        limits: how far an output may be off, as a share of itself and of its rms; of those
+            that are quantized on the way.
+    """
 
     calls: Calls
     outputs: Mapping[str, Array]
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     def check(self, engine: Engine, found: Sequence[Mapping[str, Array]]) -> None:
         """Compare what an engine answered.
@@ -34,7 +40,7 @@ class Trial:
         """
         (got,) = found
         for output, expected in self.outputs.items():
-            if not close(got[output], expected):
+            if not close(got[output], expected, self.limits.get(output, 0.0)):
                 raise self._mismatch(
                     f"output {output!r} of {self.calls.signature!r} in LiteRT's "
                     f"{engine} differs from XLA on the trial's inputs"
@@ -65,6 +71,11 @@ class Candidate:
 
     model: LiteRtModel
     trials: Sequence[Trial]
+
+    def within(self, limits: Iterable[Mapping[str, float]]) -> Candidate:
+        """Return it with limits for its trials, in order."""
+        pairs = zip(self.trials, limits, strict=True)
+        return replace(self, trials=[replace(t, limits=found) for t, found in pairs])
 
     def run(
         self, engine: Engine, further: Sequence[Calls] = ()
@@ -129,18 +140,19 @@ def draw(slot: Slot, generator: np.random.Generator) -> Array:
     return generator.integers(0, 2, shape).astype(slot.dtype)
 
 
-def close(actual: Array, expected: Array) -> bool:
-    """Tell whether two arrays agree, floats up to another order of summation."""
+def close(actual: Array, expected: Array, limit: float = 0.0) -> bool:
+    """Tell whether two arrays agree, floats up to another order of summation, or a limit."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return False
     if expected.dtype.kind not in "f":
         return bool(np.array_equal(actual, expected))
+    share = max(limit, 1e-3)
     finite = expected[np.isfinite(expected)]
     scale = (
         float(np.sqrt(np.mean(finite.astype(np.float64) ** 2))) if finite.size else 0.0
     )
     return bool(
         np.allclose(
-            actual, expected, rtol=1e-3, atol=1e-3 * scale + 1e-6, equal_nan=True
+            actual, expected, rtol=share, atol=share * scale + 1e-6, equal_nan=True
         )
     )

@@ -2,7 +2,8 @@
 
 A process of its own, because the converter can crash. It imports neither torch nor jax.
 Reads job.json, SIGNATURE.mlirbc and weights/; writes model.tflite with markers for the weights
-that stand-ins were given for, what they stand for in markers.json and constants/, or error.json.
+that stand-ins were given for, what they stand for in markers.json and constants/, what became of
+quantizations in the model in integers.json, or error.json.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def main(argv: Sequence[str]) -> int:
     except (RuntimeError, ValueError) as error:  # what the bindings raise
         return _fail(folder, {"failed": str(error)})
     (folder / "markers.json").write_text(json.dumps(markers.expressions))
+    (folder / "integers.json").write_text(json.dumps(conversion.integers.found))
     write_arrays(folder / "constants", markers.constants)
     return 0
 

@@ -17,6 +17,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.tree_util import tree_leaves
 
 from tpu_export.converters.stablehlo.inline import Atom, alive, called, inlined, lookup
+from tpu_export.converters.stablehlo.operands import KEPT
 
 # A value that differs from its operand in rank only is made anew for free at each call;
 # stored, it would have a padded layout of its own on TPU (5-8 % of the cycles of a Llama).
@@ -108,7 +109,7 @@ class _Known:
         for eqn in flat.equations:
             renamed = eqn.replace(invars=[lookup(v, names) for v in eqn.invars])
             operands = [v for v in renamed.invars if _is_var(v)]
-            free = not eqn.effects and not _has_dimension(eqn)
+            free = not eqn.effects and not _has_dimension(eqn) and not _kept(eqn)
             if free and all(v in self.leaves for v in operands):
                 key = _key(renamed)
                 if key in seen:
@@ -122,6 +123,10 @@ class _Known:
             self.equations.append(renamed)
         self.results = [lookup(v, names) for v in flat.results]
         return self
+
+
+def _kept(eqn: JaxprEqn) -> bool:
+    return str(eqn.params.get("name")).startswith(KEPT)
 
 
 def _has_dimension(eqn: JaxprEqn) -> bool:

@@ -19,6 +19,9 @@ from tpu_export.converters.stablehlo.reals import Real
 Number: TypeAlias = bool | int | float | complex
 Operand: TypeAlias = Array | Number
 
+# What a composite named so computes is never computed ahead: its reader wants it whole.
+KEPT = "tpu_export."
+
 # torch dtype <-> numpy/ml_dtypes dtype: the one table.
 DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.bool: np.dtype(np.bool_),

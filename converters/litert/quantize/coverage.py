@@ -89,6 +89,17 @@ def coverage(plain: Path, quantized: Path, signature: str, recipe: Recipe) -> Co
     return Coverage(ops, _bytes(before), _bytes(after))
 
 
+def formats(graph: Graph) -> dict[str, dict[str, int]]:
+    """Return how many products and convolutions of each kind have which number format."""
+    found: dict[str, dict[str, int]] = {}
+    for node in graph.nodes:
+        if _macs(graph, node):
+            own = found.setdefault(node.name, {})
+            name = _format(graph, node) or "float32"
+            own[name] = own.get(name, 0) + 1
+    return found
+
+
 def _of_kind(
     graph: Graph, name: str, nodes: list[tuple[Node, str]], recipe: Recipe
 ) -> OpCoverage:

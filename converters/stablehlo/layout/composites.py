@@ -16,7 +16,8 @@ def form_with_composites(eqn: JaxprEqn) -> Form | None:
 
 
 def _composite(eqn: JaxprEqn) -> Form | None:
-    shapes = {shape_of(v) for v in (*eqn.invars, *eqn.outvars)}
+    scalar = [shape_of(v) == () for v in eqn.invars]
+    shapes = {shape_of(v) for v in (*eqn.invars, *eqn.outvars)} - {()}
     closed = eqn.params["jaxpr"]
     if len(shapes) != 1 or len(*shapes) < 3 or closed.consts:
         return None
@@ -24,14 +25,15 @@ def _composite(eqn: JaxprEqn) -> Form | None:
     forms = [form_of(e) for e in equations]
     (shape,) = shapes
     for e, form in zip(equations, forms, strict=True):
-        scalar = all(shape_of(v) == () for v in e.outvars)
-        if not scalar and (form is None or {shape_of(v) for v in e.outvars} != {shape}):
+        small = all(shape_of(v) == () for v in e.outvars)
+        if not small and (form is None or {shape_of(v) for v in e.outvars} != {shape}):
             return None
     writer = Writer()
-    invars = [writer.argument(v, is_last=True) for v in closed.jaxpr.invars]
+    pairs = zip(closed.jaxpr.invars, scalar, strict=True)
+    invars = [writer.argument(v, is_last=not s) for v, s in pairs]
     labels = [form is not None for form in forms]
     writer.write(Program(equations, forms, closed.jaxpr.invars, results), labels)
     outvars = [writer.get(v, True, None) for v in results]
     jaxpr = closed.jaxpr.replace(invars=invars, outvars=outvars, eqns=writer.equations)
     params = {"jaxpr": ClosedJaxpr(jaxpr, closed.consts)}
-    return Form((True,) * len(eqn.invars), (True,) * len(eqn.outvars), params)
+    return Form(tuple(not s for s in scalar), (True,) * len(eqn.outvars), params)

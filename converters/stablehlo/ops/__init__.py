@@ -50,6 +50,7 @@ from tpu_export.converters.stablehlo.ops import (
     quantization_parameters as quantization_parameters,
 )
 from tpu_export.converters.stablehlo.ops import quantized as quantized
+from tpu_export.converters.stablehlo.ops import quantized_litert as quantized_litert
 from tpu_export.converters.stablehlo.ops import random as random
 from tpu_export.converters.stablehlo.ops import recurrent as recurrent
 from tpu_export.converters.stablehlo.ops import reduction as reduction

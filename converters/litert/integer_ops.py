@@ -1,0 +1,59 @@
+"""What became of quantizations that a model has itself: PT2E's, torchao's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tpu_export.converters.litert.flatbuffer import op_histograms
+from tpu_export.converters.litert.graph import read_graph
+
+
+@dataclass(frozen=True)
+class IntegerOps:
+    """Quantizations of activations, and the ops of the file.
+
+    Attributes:
+        integers: how many are integers between ops.
+        dynamic: how many LiteRT's kernels make by themselves, with a scale of their own.
+        floats: why others, and weights, are float arithmetic; once for each.
+        ops: by signature and op, how many products and convolutions have which number format.
+    """
+
+    integers: int = 0
+    dynamic: int = 0
+    floats: tuple[str, ...] = ()
+    ops: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """Say it in words; nothing of a model that is not quantized."""
+        if not (self.integers or self.dynamic or self.floats):
+            return []
+        made = f"{self.dynamic} made by its kernels, " if self.dynamic else ""
+        left = f"{len(self.floats)} in float arithmetic"
+        said = [
+            f"quantizations of the model: {self.integers} integers in the file, {made}{left}"
+        ]
+        for name, ops in self.ops.items():
+            kinds = [f"{n} {op} {k}" for op, own in ops.items() for k, n in own.items()]
+            said.append(f"{name}: {', '.join(kinds) or 'no products'}")
+        counts = {why: self.floats.count(why) for why in self.floats}
+        said += [f"in float arithmetic: {n} x {why}" for why, n in counts.items()]
+        return said
+
+
+def read_integers(path: Path) -> IntegerOps:
+    """Return what the conversion of a file found, and the file's own formats."""
+    from tpu_export.converters.litert.quantize.coverage import formats
+
+    found = json.loads(path.with_name("integers.json").read_text())
+    if not any(found.values()):
+        return IntegerOps()
+    return IntegerOps(
+        found["integers"],
+        found["dynamic"],
+        tuple(found["floats"]),
+        {name: formats(read_graph(path, name)) for name in op_histograms(path)},
+    )

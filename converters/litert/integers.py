@@ -1,0 +1,239 @@
+"""Make the converter's quantized types of the marks that a PT2E program leaves.
+
+The rules for LiteRT write quantize and dequantize as composites (ops/quantized_litert.py). Here
+  x -> quantize -> dequantize -> op    and    integer weight -> dequantize -> op
+become what the converter's own passes turn into integer ops. With a scale that is computed at each
+call, x goes to the op as it is: LiteRT's kernels for float values and integer weights compute a
+scale of their own. What has no such form is called as the composite's decomposition, and is float
+arithmetic. Imported in workers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from litert_converter.mlir import ir
+
+from tpu_export.converters.litert.exchange import Array
+from tpu_export.converters.litert.grid import Grid
+from tpu_export.converters.litert.gridded import (
+    MOVES,
+    moved,
+    name_of,
+    readers,
+    retyped,
+    rounded,
+    spread,
+)
+
+Known: TypeAlias = Callable[[Any], Array | None]
+_PREFIX = "tpu_export."
+_QUANTIZE, _DEQUANTIZE = _PREFIX + "quantize", _PREFIX + "dequantize"
+_SAME = ("stablehlo.convert", "stablehlo.reshape")
+_PRODUCTS = ("stablehlo.convolution", "stablehlo.dot_general")
+_HYBRID = ("tfl.conv_2d", "tfl.depthwise_conv_2d", "tfl.fully_connected")
+
+
+class Integers:
+    """The marks of the signatures of a file, and what became of them.
+
+    Attributes:
+        found: as `IntegerOps` has it, JSON-able.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {"integers": 0, "dynamic": 0, "floats": []}
+        self._hybrid: set[str] = set()
+
+    def replace(self, function: Any, weights: Known) -> None:
+        """Replace all marks in a function.
+
+        Args:
+            function: a func.func, its weights still arguments.
+            weights: the array of an argument; None for what is no weight.
+        """
+        marks = _Marks(weights)
+        block = function.regions[0].blocks[0]
+        # Weights first: then no quantization of one is left.
+        for name, replaced in ((_DEQUANTIZE, marks.weight), (_QUANTIZE, marks.pair)):
+            for operation in [o for o in block.operations if name_of(o) == name]:
+                if why := replaced(operation):
+                    self.found["floats"].append(why)
+        self.found["integers"] += marks.pairs
+        self.found["dynamic"] += marks.dynamic
+        self._hybrid |= marks.hybrid
+
+    def join(self, function: Any) -> None:
+        """Let ops of a converted function that are dynamic read integer weights."""
+        for operation in list(function.regions[0].blocks[0].operations):
+            if operation.operation.name not in _HYBRID:
+                continue
+            widened = operation.operands[1].owner
+            if getattr(widened, "name", "") != "tfl.dequantize":
+                continue
+            integers = widened.operands[0]
+            if str(integers.type) in self._hybrid:
+                operation.operands[1] = integers
+                if not any(widened.results[0].uses):
+                    widened.erase()
+
+
+def call_marks(module: Any) -> None:
+    """Turn the marks that are left anywhere into calls of what they compute."""
+    found = []
+
+    def find(operation: Any) -> Any:
+        if name_of(operation).startswith(_PREFIX):
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(find)
+    for operation in found:
+        with ir.InsertionPoint(operation), operation.location:
+            kinds = [r.type for r in operation.results]
+            callee = {"callee": operation.attributes["decomposition"]}
+            made = ir.Operation.create("func.call", kinds, operation.operands, callee)
+        operation.result.replace_all_uses_with(made.result)
+        operation.erase()
+
+
+class _Marks:
+    """The marked ops of one function.
+
+    Args:
+        weights: as of `Integers.replace`.
+    """
+
+    def __init__(self, weights: Known) -> None:
+        self._weights = weights
+        self.pairs = self.dynamic = 0
+        self.hybrid: set[str] = set()
+
+    def weight(self, dequantize: Any) -> str | None:
+        """Hold a weight as integers; returns why it cannot be."""
+        array, grid = self._array(dequantize.operands[0]), self._grid(dequantize)
+        if array is None or grid is None:
+            return None  # no weight: `pair` finds it
+        with ir.InsertionPoint(dequantize), dequantize.location:
+            spread(dequantize.result, array, grid)
+        dequantize.erase()
+        return grid.no_weight
+
+    def pair(self, quantize: Any) -> str | None:
+        """Join a quantization with its dequantizations; returns why it cannot be."""
+        integers = quantize.result
+        if not any(integers.uses):
+            quantize.erase()
+            return None
+        grid = self._grid(quantize)
+        if grid is None:
+            return self._of_each_call(quantize)
+        if grid.no_activation:
+            return grid.no_activation
+        if not self._is_read(integers, grid):
+            return "integers that are not dequantized by the same scale"
+        with ir.InsertionPoint(quantize), quantize.location:
+            self._rebuilt(integers, quantize.operands[0], grid)
+        quantize.erase()
+        self.pairs += 1
+        return None
+
+    def _of_each_call(self, quantize: Any) -> str | None:
+        """Leave a scale that is computed at each call to the kernels that read the value."""
+        parameters = _parameters(quantize)
+        backs = readers(quantize.result)
+        same = all(
+            name_of(r) == _DEQUANTIZE and _parameters(r) == parameters for r in backs
+        )
+        weights = [w for r in backs for w in _weights_beside(r.result)] if same else []
+        if not weights or not all(weights):
+            return (
+                "a scale of each call for other ops than products with integer weights"
+            )
+        for reader in backs:
+            reader.result.replace_all_uses_with(quantize.operands[0])
+            reader.erase()
+        quantize.erase()
+        self.hybrid.update(weights)
+        self.dynamic += 1
+        return None
+
+    def _is_read(self, integers: Any, grid: Grid) -> bool:
+        """Tell whether only dequantizations by one grid read integers, moved or not."""
+        return all(
+            self._grid(reader) == grid
+            if name_of(reader) == _DEQUANTIZE
+            else name_of(reader) in MOVES and self._is_read(reader.result, grid)
+            for reader in readers(integers)
+        )
+
+    def _rebuilt(self, integers: Any, value: Any, grid: Grid) -> None:
+        """Round a value to the grid, and let the readers of its integers read that."""
+        numbers = rounded(value, grid)
+        for reader in readers(integers):
+            if name_of(reader) == _DEQUANTIZE:
+                reader.result.replace_all_uses_with(numbers)
+            else:
+                kind = retyped(reader.result, ir.F32Type.get())
+                attributes = {n: reader.attributes[n] for n in reader.attributes}
+                made = ir.Operation.create(
+                    name_of(reader), [kind], [numbers], attributes
+                )
+                self._rebuilt(reader.result, made.result, grid)
+            reader.erase()
+
+    def _grid(self, mark: Any) -> Grid | None:
+        scales, zeros = (self._array(v) for v in list(mark.operands)[1:])
+        if scales is None or zeros is None:
+            return None
+        integers = mark.result if name_of(mark) == _QUANTIZE else mark.operands[0]
+        given = ir.DictAttr(mark.attributes["composite_attributes"])
+        axis, low, high = (
+            ir.IntegerAttr(given[n]).value for n in ("axis", "low", "high")
+        )
+        if axis < 0 and scales.size != 1:
+            return None
+        storage = str(ir.RankedTensorType(integers.type).element_type)
+        return Grid.of(scales, zeros, axis, (low, high), storage)
+
+    def _array(self, value: Any) -> Array | None:
+        """Return what a value is in all calls, None where that is not known."""
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            return self._weights(value)
+        name = name_of(owner)
+        if name == "stablehlo.constant":
+            return np.array(owner.attributes["value"])
+        if name not in (*MOVES, _QUANTIZE):
+            return None
+        array = self._array(owner.operands[0])
+        if array is None or name in MOVES:
+            return None if array is None else moved(array, owner)
+        grid = self._grid(owner)
+        return None if grid is None else grid.integers(array)
+
+
+def _weights_beside(value: Any) -> list[str]:
+    """Return the types of integer weights in products with a value; "" for another reader."""
+    found = []
+    for reader in readers(value):
+        if name_of(reader) in MOVES:
+            found += _weights_beside(reader.result)
+            continue
+        is_product = name_of(reader) in _PRODUCTS and value == reader.operands[0]
+        weight: Any = reader.operands[1].owner if is_product else reader
+        held = is_product and getattr(weight, "name", "") == "tfl.dequantize"
+        found.append(str(weight.operands[0].type) if held else "")
+    return found
+
+
+def _parameters(mark: Any) -> list[Any]:
+    """Return where scale and zero point come from, before what changes dtype or shape."""
+    found = []
+    for value in list(mark.operands)[1:]:
+        while getattr(value.owner, "name", "") in _SAME:
+            value = value.owner.operands[0]
+        found.append(value)
+    return found

@@ -1,0 +1,149 @@
+"""Outputs behind a quantization: how far roundings to the other side may take them.
+
+What lies between two integers goes to either of them where sums are in another order, and all
+that follows goes with it; integer kernels are right to a step. How much that is in an output
+depends on the model, so the model itself says it: it is run once more, with each value moved by
+up to half a step before it is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tpu_export.converters.stablehlo.program import LoweredProgram
+from tpu_export.exporter.capture import Captured
+from tpu_export.parity.eager import Run, Sample, run_eager
+from tpu_export.parity.metrics import difference
+from tpu_export.runtime.signature import RNG, Signature
+
+# An error as large as the values themselves is one, however coarse a model is.
+_MOST = 1.0
+_QUANTIZE = (
+    "quantized_decomposed::quantize_per_",
+    "torchao::quantize_affine",
+    "aten::fake_quantize_per_",
+    "aten::_fake_quantize_per_",
+)
+
+
+def rounding_limits(
+    captured: Captured,
+    signature: Signature,
+    state: Mapping[str, torch.Tensor],
+    samples: Sequence[Sample],
+    run: Run,
+) -> dict[str, float]:
+    """Return the allowed max rel of what is behind a quantization.
+
+    Args:
+        captured: what is run.
+        signature: after lowering, with its state.
+        state: the model's own tensors of the slots; samples: the calls.
+        run: what eager gave for them.
+
+    Returns:
+        by output as in a parity row, "state.NAME" and "input.NAME" too: the max rel between
+        `run` and a run with moved values, 1 at most. Empty where nothing is quantized.
+    """
+    if not _quantizes(captured.program.graph_module):
+        return {}
+    with _Moved(captured):
+        moved = run_eager(captured, state, samples)
+    limits: dict[str, float] = {}
+
+    def hold(name: str, actual: Any, expected: Any) -> None:
+        found = min(_MOST, difference(actual, expected).max_rel)
+        limits[name] = max(limits.get(name, 0.0), found)
+
+    for got, want in zip(moved.calls, run.calls, strict=True):
+        for spec, a, e in zip(
+            signature.outputs, got.outputs, want.outputs, strict=True
+        ):
+            hold(spec.name, a, e)
+        for spec, a, e in zip(signature.inputs, got.inputs, want.inputs, strict=True):
+            hold(f"input.{spec.name}", a, e)
+    for name in moved.state.keys() & run.state.keys():
+        hold(f"state.{name}", moved.state[name], run.state[name])
+    return {name: limit for name, limit in limits.items() if limit}
+
+
+def limits_on(
+    captured: Captured, program: LoweredProgram, sample: Sample
+) -> dict[str, float]:
+    """Return `rounding_limits` on one call."""
+    if not _quantizes(captured.program.graph_module):
+        return {}
+    signature = program.signature
+    names = [slot.name for slot in signature.state if slot.name != RNG]
+    state = {name: program.weights[name] for name in names}
+    run = run_eager(captured, state, [sample])
+    return rounding_limits(captured, signature, state, [sample], run)
+
+
+def _quantizes(module: GraphModule) -> bool:
+    """Tell whether a graph, or the body of a loop or branch in it, quantizes."""
+    return any(
+        _is_quantization(node.target)
+        for part in module.modules()
+        if isinstance(part, GraphModule)
+        for node in part.graph.nodes
+    )
+
+
+def _is_quantization(target: Any) -> bool:
+    is_op = isinstance(target, torch._ops.OpOverload)
+    return is_op and target.name().startswith(_QUANTIZE)
+
+
+class _Moved(TorchDispatchMode):
+    """Moves what is quantized; weights stay, since everybody rounds them alike."""
+
+    def __init__(self, captured: Captured) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        program = captured.program
+        held = [*program.state_dict.values(), *program.constants.values()]
+        tensors = (t for t in held if isinstance(t, torch.Tensor))
+        self._weights = {t.untyped_storage()._cdata for t in tensors}
+        self._generator = torch.Generator().manual_seed(0)
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if _is_quantization(func) and args[0].untyped_storage()._cdata not in (
+            self._weights
+        ):
+            args = (self._moved(str(func), *args), *args[1:])
+        return func(*args, **(kwargs or {}))
+
+    def _moved(self, name: str, x: torch.Tensor, *rest: Any) -> torch.Tensor:
+        moves = torch.rand(x.shape, generator=self._generator) - 0.5
+        moved: torch.Tensor = x + (moves * _steps(name, x, *rest)).to(x.dtype)
+        return moved
+
+
+def _steps(name: str, x: torch.Tensor, *rest: Any) -> Any:
+    """Return what one step is of each element; broadcasts to x."""
+    if "quantize_affine" in name:
+        blocks, scale = rest[:2]
+        shape = [n // b for n, b in zip(x.shape, blocks, strict=True)]
+        steps = scale.reshape(shape)
+        for axis, block in enumerate(blocks):
+            steps = steps.repeat_interleave(block, axis)
+        return steps
+    scale = rest[0]
+    if "per_channel_group" in name:
+        return scale.repeat_interleave(x.shape[-1] // scale.shape[-1], -1)
+    if "per_channel" in name:
+        shape = [1] * x.ndim
+        shape[rest[2]] = -1
+        return scale.reshape(shape)
+    return scale
