@@ -44,6 +44,13 @@ def _contract(x: Array, y: Array, dim: int) -> Array:
     return lax.dot_general(x, y, dims, preferred_element_type=widen(x).dtype)
 
 
+def _scored(q: Array, k: Array, scale: float) -> Array:
+    """Return the products of queries and keys, scaled."""
+    if current().target == "litert" and q.dtype == jnp.float32:
+        return _contract(q * scale, k, -1)  # the layer before q takes the factor in
+    return _contract(q, k, -1) * scale
+
+
 def _visible(q: Array, k: Array, mask: Array | None, is_causal: bool) -> Array | None:
     """Return the mask, boolean or additive, of the scores [..., G, L, S]."""
     if not is_causal:
@@ -82,14 +89,21 @@ def _hidden(scores: Array, mask: Array | None) -> Array:
     if mask is None:
         return scores
     hidden = jnp.asarray(HIDDEN, scores.dtype)
+    if mask.dtype == bool and current().target == "litert":
+        # A sum runs in XNNPACK, a choice does not; all layers share the mask's own.
+        return scores + jnp.where(mask, jnp.zeros((), scores.dtype), hidden)
     if mask.dtype == bool:
         return jnp.where(mask, scores, hidden)
     return scores + jnp.maximum(mask.astype(scores.dtype), hidden)
 
 
-def _seen(mask: Array) -> Array:
-    """Return [..., L, 1]: whether the row sees anything. One that does not gives 0."""
-    return jnp.any(mask if mask.dtype == bool else mask > -jnp.inf, -1, keepdims=True)
+def _where_seen(mask: Array, x: Array) -> Array:
+    """Return x [..., L, E], zero in rows that see nothing."""
+    seen = mask if mask.dtype == bool else mask > -jnp.inf
+    rows = jnp.any(seen, -1, keepdims=True)
+    if current().target == "litert":
+        return x * rows.astype(x.dtype)  # in XNNPACK, as above
+    return jnp.where(rows, x, jnp.zeros((), x.dtype))
 
 
 def _same_for_rows(mask: Array) -> bool:
@@ -129,10 +143,10 @@ def _attention(
     q, k, v = _grouped(q, k, v) if grouped else _aligned(q, k, v)
     if mask is not None and safe and not grouped and _same_for_rows(mask):
         # Where no row sees anything, zero values give what torch gives, for one pass less.
-        v, safe = jnp.where(_seen(mask), v, jnp.zeros((), v.dtype)), False
+        v, safe = _where_seen(mask, v), False
     split = q.shape
     q = _flat(q) if grouped else q
-    scores = (_contract(q, k, -1) * scale).reshape(*split[:-1], k.shape[-2])
+    scores = _scored(q, k, scale).reshape(*split[:-1], k.shape[-2])
     if grouped and mask is not None and mask.ndim > 2:
         mask = _grouped_mask(mask, scores)
     probabilities = _plain_softmax(_hidden(scores, mask))
@@ -140,7 +154,7 @@ def _attention(
     flat = _flat(probabilities) if grouped else probabilities
     y = _contract(flat, v, -2).astype(v.dtype).reshape(*split[:-1], v.shape[-1])
     if mask is not None and safe:
-        y = jnp.where(_seen(mask), y, jnp.zeros((), y.dtype))
+        y = _where_seen(mask, y)
     return y.reshape(*heads, length, y.shape[-1]) if grouped else y
 
 
