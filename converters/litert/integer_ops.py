@@ -18,23 +18,31 @@ class IntegerOps:
     Attributes:
         integers: how many are integers between ops.
         dynamic: how many LiteRT's kernels make by themselves, with a scale of their own.
+        weights: how many weights are stored as the model's integers.
         floats: why others, and weights, are float arithmetic; once for each.
         ops: by signature and op, how many products and convolutions have which number format.
     """
 
     integers: int = 0
     dynamic: int = 0
+    weights: int = 0
     floats: tuple[str, ...] = ()
     ops: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
 
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the model quantizes anything itself."""
+        return bool(self.integers or self.dynamic or self.weights or self.floats)
+
     def lines(self) -> list[str]:
         """Say it in words; nothing of a model that is not quantized."""
-        if not (self.integers or self.dynamic or self.floats):
+        if not self.is_quantized:
             return []
         made = f"{self.dynamic} made by its kernels, " if self.dynamic else ""
         left = f"{len(self.floats)} in float arithmetic"
         said = [
-            f"quantizations of the model: {self.integers} integers in the file, {made}{left}"
+            f"quantizations of the model: {self.integers} integers in the file, {made}{left}; "
+            f"{self.weights} weights of integers"
         ]
         for name, ops in self.ops.items():
             kinds = [f"{n} {op} {k}" for op, own in ops.items() for k, n in own.items()]
@@ -54,6 +62,7 @@ def read_integers(path: Path) -> IntegerOps:
     return IntegerOps(
         found["integers"],
         found["dynamic"],
+        found["weights"],
         tuple(found["floats"]),
         {name: formats(read_graph(path, name)) for name in op_histograms(path)},
     )

@@ -44,7 +44,12 @@ class Integers:
     """
 
     def __init__(self) -> None:
-        self.found: dict[str, Any] = {"integers": 0, "dynamic": 0, "floats": []}
+        self.found: dict[str, Any] = {
+            "integers": 0,
+            "dynamic": 0,
+            "weights": 0,
+            "floats": [],
+        }
         self._hybrid: set[str] = set()
 
     def replace(self, function: Any, weights: Known) -> None:
@@ -63,6 +68,7 @@ class Integers:
                     self.found["floats"].append(why)
         self.found["integers"] += marks.pairs
         self.found["dynamic"] += marks.dynamic
+        self.found["weights"] += marks.weights
         self._hybrid |= marks.hybrid
 
     def join(self, function: Any) -> None:
@@ -103,12 +109,12 @@ class _Marks:
     """The marked ops of one function.
 
     Args:
-        weights: as of `Integers.replace`.
+        known: the array of an argument that is a weight.
     """
 
-    def __init__(self, weights: Known) -> None:
-        self._weights = weights
-        self.pairs = self.dynamic = 0
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self.pairs = self.dynamic = self.weights = 0
         self.hybrid: set[str] = set()
 
     def weight(self, dequantize: Any) -> str | None:
@@ -119,6 +125,7 @@ class _Marks:
         with ir.InsertionPoint(dequantize), dequantize.location:
             spread(dequantize.result, array, grid)
         dequantize.erase()
+        self.weights += grid.is_stored
         return grid.no_weight
 
     def pair(self, quantize: Any) -> str | None:
@@ -202,7 +209,7 @@ class _Marks:
         """Return what a value is in all calls, None where that is not known."""
         owner = value.owner
         if isinstance(owner, ir.Block):
-            return self._weights(value)
+            return self._known(value)
         name = name_of(owner)
         if name == "stablehlo.constant":
             return np.array(owner.attributes["value"])

@@ -15,6 +15,7 @@ from torch import nn
 import tpu_export as tx
 from tpu_export.converters.litert import LiteRtModel
 from tpu_export.converters.litert.graph import read_graph
+from tpu_export.runtime.errors import TpuExportError
 
 q = torch.ops.quantized_decomposed
 INT8 = (-128, 127, torch.int8)
@@ -238,6 +239,12 @@ def test_integer_weights_alone_are_stored_as_integers() -> None:
 
     edge = converted(Fn(product), torch.randn(4, 16))
     assert edge.report.ops["forward"] == {"DEQUANTIZE": 1, "FULLY_CONNECTED": 1}
+    assert edge.report.integers.weights == 1
+
+
+def test_a_recipe_for_what_is_quantized_already_is_an_error() -> None:
+    with pytest.raises(TpuExportError, match=r"TPX-0610.*quantized already"):
+        tx.to_litert(Product().eval(), (torch.randn(4, 16),), recipe="dynamic-int8")
 
 
 def test_large_weights_go_through_the_worker_once(monkeypatch: Any) -> None:
