@@ -30,8 +30,6 @@ def _bounds(size: int, out: int) -> Iterator[tuple[int, int]]:
 def _mean_axis(x: Array, dim: int, out: int) -> Array:
     """Average one axis into `out` windows; the mean of all axes is separable."""
     size = x.shape[dim]
-    if isinstance(out, int) and out == 1:
-        return jnp.mean(x, axis=dim, keepdims=True)
     if size == out:
         return x
     if size % out == 0:
@@ -54,9 +52,12 @@ def _mean_by_product(x: Array, dim: int, out: int) -> Array:
 
 
 def _avg(x: Array, output_size: Sequence[int], *, rank: int) -> Array:
+    sizes = dict(enumerate(spread(output_size, rank), start=x.ndim - rank))
+    whole = tuple(d for d, out in sizes.items() if isinstance(out, int) and out == 1)
     y = widen(x)
-    for dim, out in enumerate(spread(output_size, rank), start=x.ndim - rank):
-        y = _mean_axis(y, dim, out)
+    y = jnp.mean(y, axis=whole, keepdims=True) if whole else y  # one op for all of them
+    for dim, out in sizes.items():
+        y = y if dim in whole else _mean_axis(y, dim, out)
     return y.astype(x.dtype)
 
 
