@@ -23,6 +23,7 @@ from tpu_export.runtime.signature import RNG, Signature
 
 # An error as large as the values themselves is one, however coarse a model is.
 _MOST = 1.0
+_CONTROL = {"associative_scan", "cond", "map_impl", "scan", "while_loop"}
 _QUANTIZE = (
     "quantized_decomposed::quantize_per_",
     "torchao::quantize_affine",
@@ -86,13 +87,13 @@ def limits_on(
 
 
 def _quantizes(module: GraphModule) -> bool:
-    """Tell whether a graph, or the body of a loop or branch in it, quantizes."""
-    return any(
-        _is_quantization(node.target)
-        for part in module.modules()
-        if isinstance(part, GraphModule)
-        for node in part.graph.nodes
-    )
+    """Tell whether a graph quantizes, and can be run with moved values.
+
+    torch compiles loops and branches when it calls them, and cannot while values are moved.
+    """
+    targets = [node.target for node in module.graph.nodes]
+    compiled = any(getattr(t, "__name__", "") in _CONTROL for t in targets)
+    return not compiled and any(map(_is_quantization, targets))
 
 
 def _is_quantization(target: Any) -> bool:
@@ -102,6 +103,8 @@ def _is_quantization(target: Any) -> bool:
 
 class _Moved(TorchDispatchMode):
     """Moves what is quantized; weights stay, since everybody rounds them alike."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, captured: Captured) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -18,7 +18,7 @@ from litert_converter.mlir.dialects import arith, stablehlo
 
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.folding import folded
-from tpu_export.converters.litert.integers import Integers, call_marks
+from tpu_export.converters.litert.integers import Integers
 from tpu_export.converters.litert.standins import StandIn, is_large
 from tpu_export.converters.litert.withdrawal import ValuesNeededError, Withdrawal
 
@@ -75,8 +75,7 @@ class Conversion:
         """Bake the weights into a parsed module and name its signature."""
         with self._context, ir.Location.unknown():
             function = _main(module)
-            self.integers.replace(function, _reader(job.weights))
-            call_marks(module)
+            self.integers.replace(module, function, _reader(job.weights))
             _bake(function, job.weights, self._constants)
             api.set_signature(
                 module.operation, job.name, list(job.inputs), list(job.outputs)

@@ -52,24 +52,30 @@ class Integers:
         }
         self._hybrid: set[str] = set()
 
-    def replace(self, function: Any, weights: Known) -> None:
-        """Replace all marks in a function.
+    def replace(self, module: Any, function: Any, weights: Known) -> None:
+        """Replace all marks of a module.
 
         Args:
-            function: a func.func, its weights still arguments.
+            function: its main, with weights as arguments.
             weights: the array of an argument; None for what is no weight.
         """
         marks = _Marks(weights)
         block = function.regions[0].blocks[0]
-        # Weights first: then no quantization of one is left.
-        for name, replaced in ((_DEQUANTIZE, marks.weight), (_QUANTIZE, marks.pair)):
-            for operation in [o for o in block.operations if name_of(o) == name]:
-                if why := replaced(operation):
-                    self.found["floats"].append(why)
+        told: dict[Any, str] = {}
+        for operation in _named(block, _DEQUANTIZE):
+            marks.weight(operation)
+        for operation in _named(block, _QUANTIZE):  # none of a weight is read any more
+            if why := marks.pair(operation):
+                told[operation] = why
+        left = _marks_in(module)
+        reasons = (told.get(o) or _left(o, block) for o in left)
+        self.found["floats"] += [*marks.floats, *filter(None, reasons)]
         self.found["integers"] += marks.pairs
         self.found["dynamic"] += marks.dynamic
         self.found["weights"] += marks.weights
         self._hybrid |= marks.hybrid
+        for operation in left:
+            _call(operation)
 
     def join(self, function: Any) -> None:
         """Let ops of a converted function that are dynamic read integer weights."""
@@ -86,8 +92,11 @@ class Integers:
                     widened.erase()
 
 
-def call_marks(module: Any) -> None:
-    """Turn the marks that are left anywhere into calls of what they compute."""
+def _named(block: Any, name: str) -> list[Any]:
+    return [o for o in block.operations if name_of(o) == name]
+
+
+def _marks_in(module: Any) -> list[Any]:
     found = []
 
     def find(operation: Any) -> Any:
@@ -96,13 +105,31 @@ def call_marks(module: Any) -> None:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(find)
-    for operation in found:
-        with ir.InsertionPoint(operation), operation.location:
-            kinds = [r.type for r in operation.results]
-            callee = {"callee": operation.attributes["decomposition"]}
-            made = ir.Operation.create("func.call", kinds, operation.operands, callee)
-        operation.result.replace_all_uses_with(made.result)
-        operation.erase()
+    return found
+
+
+def _left(mark: Any, main: Any) -> str:
+    """Return why a mark is left that nothing was tried with; "" where that is told already."""
+    source = mark.operands[0]
+    while not isinstance(source.owner, ir.Block) and name_of(source.owner) in MOVES:
+        source = source.owner.operands[0]
+    if name_of(mark) == _DEQUANTIZE:
+        made = not isinstance(source.owner, ir.Block)
+        if made and name_of(source.owner) == _QUANTIZE:
+            return ""
+    if mark.operation.block != main:
+        return "a quantization in a loop or branch"
+    return "integers that no quantization of the model makes"
+
+
+def _call(mark: Any) -> None:
+    """Turn a mark into a call of what it computes."""
+    with ir.InsertionPoint(mark), mark.location:
+        kinds = [r.type for r in mark.results]
+        callee = {"callee": mark.attributes["decomposition"]}
+        made = ir.Operation.create("func.call", kinds, mark.operands, callee)
+    mark.result.replace_all_uses_with(made.result)
+    mark.erase()
 
 
 class _Marks:
@@ -115,18 +142,19 @@ class _Marks:
     def __init__(self, known: Known) -> None:
         self._known = known
         self.pairs = self.dynamic = self.weights = 0
+        self.floats: list[str] = []
         self.hybrid: set[str] = set()
 
-    def weight(self, dequantize: Any) -> str | None:
-        """Hold a weight as integers; returns why it cannot be."""
+    def weight(self, dequantize: Any) -> None:
+        """Hold a weight as integers, or as floats where LiteRT has none."""
         array, grid = self._array(dequantize.operands[0]), self._grid(dequantize)
         if array is None or grid is None:
-            return None  # no weight: `pair` finds it
+            return  # no weight: `pair` finds it
         with ir.InsertionPoint(dequantize), dequantize.location:
             spread(dequantize.result, array, grid)
         dequantize.erase()
         self.weights += grid.is_stored
-        return grid.no_weight
+        self.floats += [grid.no_weight] if grid.no_weight else []
 
     def pair(self, quantize: Any) -> str | None:
         """Join a quantization with its dequantizations; returns why it cannot be."""

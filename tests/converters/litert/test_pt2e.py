@@ -200,6 +200,67 @@ class Depthwise(nn.Module):
         return on_grid(torch.clamp(y, 0, 6), -128)
 
 
+class Loop(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = torch.cond(
+            x.sum() > 0, lambda x: on_grid(x), lambda x: on_grid(x) + STEP, (x,)
+        )
+        return y
+
+
+class Kept(nn.Module):
+    """Keys of an attention as integers in the state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(4, 8, dtype=torch.int8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        old = q.dequantize_per_tensor.default(self.keys, STEP, 0, *INT8)
+        self.keys.copy_(q.quantize_per_tensor.default(x, STEP, 0, *INT8))
+        return old + x
+
+
+def test_what_cannot_be_known_before_a_call_is_said() -> None:
+    edge = converted(Loop(), torch.rand(4, 8))
+    assert set(edge.report.integers.floats) == {"a quantization in a loop or branch"}
+    edge = tx.to_litert(Kept(), (torch.rand(4, 8),))
+    assert set(edge.report.integers.floats) == {
+        "integers that no quantization of the model makes",
+        "integers that are not dequantized by the same scale",
+    }
+
+
+class Others(nn.Module):
+    """Integer weights of a table, a transposed convolution and a cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        for name, shape in {
+            "table": (9, 8),
+            "filter": (8, 4, 2),
+            "cell": (8, 8),
+        }.items():
+            integers = torch.randint(-127, 128, shape, generator=generator)
+            self.register_buffer(name, integers.to(torch.int8))
+
+    def forward(self, i: torch.Tensor) -> torch.Tensor:
+        table, filters, cell = (
+            q.dequantize_per_tensor.default(t, 0.004, 0, *WEIGHT)
+            for t in (self.table, self.filter, self.cell)
+        )
+        x = on_grid(nn.functional.embedding(i, table), step=0.01)
+        y = on_grid(torch.tanh(x @ cell), step=0.01)
+        y = nn.functional.conv_transpose1d(y.transpose(1, 2), filters, stride=2)
+        return on_grid(y, step=0.02) * on_grid(cell[0, :4, None])
+
+
+def test_integer_weights_of_other_ops() -> None:
+    edge = converted(Others(), torch.arange(6).view(2, 3))
+    assert edge.report.integers.weights == 3
+
+
 def test_depthwise_convolution() -> None:
     edge = converted(Depthwise(), torch.randn(1, 6, 8, 8))
     found = dtypes(edge, "DEPTHWISE_CONV_2D")
