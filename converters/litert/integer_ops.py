@@ -56,7 +56,9 @@ def read_integers(path: Path) -> IntegerOps:
     """Return what the conversion of a file found, and the file's own formats."""
     from tpu_export.converters.litert.quantize.coverage import formats
 
-    found = json.loads(path.with_name("integers.json").read_text())
+    # Of a file for any size there are several conversions, with the same ops.
+    reports = sorted(path.parent.rglob("integers.json"))
+    found = json.loads(reports[0].read_text())
     if not any(found.values()):
         return IntegerOps()
     return IntegerOps(
