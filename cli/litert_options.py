@@ -50,11 +50,11 @@ _OPTIONS = (
     ),
     click.option(
         "--dynamic-dims",
-        type=click.Choice(["buckets", "example"]),
+        type=click.Choice(["buckets", "example", "symbolic"]),
         default="buckets",
         show_default=True,
         help="litert: a signature for each size of --bucket, or of sizes chosen within the "
-        "range; example: one, of the example's sizes.",
+        "range; example: one, of the example's sizes; symbolic: one, for any size.",
     ),
     click.option(
         "--min-snr",

@@ -15,7 +15,7 @@ from tpu_export.parity.normalization import read_normalization
 from tpu_export.parity.verdict import Gates
 
 Calls: TypeAlias = Sequence[Mapping[str, Any]]
-DynamicDims: TypeAlias = Literal["buckets", "example"]
+DynamicDims: TypeAlias = Literal["buckets", "example", "symbolic"]
 # "nchw" or "nhwc" for all images, or by input or output; "*": those that are not named.
 IoLayout: TypeAlias = str | Mapping[str, str]
 
@@ -32,7 +32,7 @@ class LiteRtOptions:
         gates: limits for the verdict.
         annotations: labels, licence and golden arrays in the file.
         dynamic_dims: "buckets": a signature for each set of sizes of --bucket, or of sizes
-            that are chosen; "example": one for the example's sizes.
+            that are chosen; "example": one for the example's sizes; "symbolic": one for any size.
         io_layout: whether inputs and outputs of 4 dimensions have their channels last.
         preprocess: inputs that are uint8 images in the file -> how they are normalized there,
             as `--preprocess` says it: "imagenet", or "mean,mean,mean/std,std,std".
@@ -73,6 +73,12 @@ class LiteRtOptions:
             )
         if self.recipe is None:
             return
+        if self.dynamic_dims == "symbolic":
+            raise RecipeError(
+                "--quantize with --dynamic-dims symbolic",
+                hint="quantized files have fixed sizes: leave --dynamic-dims out, there is a "
+                "signature for each size then (--bucket)",
+            )
         recipe = read_recipe(self.recipe)
         if recipe.is_static and self.calibrate is None:
             raise CalibrationError.without(recipe.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tpu_export.converters.litert.sizes import sized_name
@@ -14,6 +14,7 @@ from tpu_export.exporter.capture import Captured
 from tpu_export.exporter.second_inputs import Example, resized, second_inputs
 from tpu_export.parity.job import Job
 from tpu_export.parity.litert_options import LiteRtOptions
+from tpu_export.parity.litert_symbolic import check_symbolic, tried_sizes
 from tpu_export.parity.samples import Second
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.signature import Dim, sizes_text
@@ -91,7 +92,11 @@ def sized_job(job: Job) -> Job:
     """
     if job.litert.dynamic_dims == "example":
         return job
-    found = sized(job.signatures, job.buckets, job.second_inputs)
+    symbolic = job.litert.dynamic_dims == "symbolic"
+    if symbolic:
+        check_symbolic([*job.signatures.values()])
+    choose = tried_sizes if symbolic else None
+    found = sized(job.signatures, job.buckets, job.second_inputs, choose)
     return replace(
         job,
         signatures=found.captures,
@@ -101,7 +106,10 @@ def sized_job(job: Job) -> Job:
 
 
 def sized(
-    signatures: Mapping[str, Captured], buckets: Buckets, second: Second | None
+    signatures: Mapping[str, Captured],
+    buckets: Buckets,
+    second: Second | None,
+    choose: Callable[[Captured, Buckets], list[Sizes]] | None = None,
 ) -> SizedSignatures:
     """Return a signature for each set of sizes of each signature of the model.
 
@@ -109,6 +117,7 @@ def sized(
         signatures: as captured.
         buckets: sizes by dimension; where a signature has none of them, they are chosen.
         second: draws second inputs of the signatures as captured.
+        choose: the sizes of a signature; by default all combinations of its buckets.
 
     Raises:
         BucketError: the buckets fit no signature.
@@ -120,10 +129,13 @@ def sized(
     notes: list[str] = []
     for captured in signatures.values():
         own = [captured]
-        if captured.signature.dims:
+        if captured.signature.dims and choose:
+            own = [at_size(captured, s) for s in choose(captured, buckets)]
+            notes.append(_told(captured, own, "any size, made and tried at"))
+        elif captured.signature.dims:
             chosen = {**_defaults(captured, buckets), **buckets}
             own = [at_size(captured, s) for s in compiled_sizes(captured, chosen)]
-            notes.append(_told(captured, own))
+            notes.append(_told(captured, own, "a signature for each of"))
             notes += [
                 note.replace("no executable", "no signature")
                 for note in left_out(captured, chosen)
@@ -159,9 +171,9 @@ def _drawing(models: Mapping[str, str], second: Second | None) -> Second:
     return draw
 
 
-def _told(captured: Captured, own: Sequence[Captured]) -> str:
+def _told(captured: Captured, own: Sequence[Captured], what: str) -> str:
     sizes = ", ".join(sizes_text(c.example_dims()) for c in own)
-    return f"{captured.name}: a signature for each of {sizes}"
+    return f"{captured.name}: {what} {sizes}"
 
 
 def _defaults(captured: Captured, buckets: Buckets) -> dict[str, list[int]]:

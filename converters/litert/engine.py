@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tpu_export.converters.litert.contents import read_contents
 from tpu_export.converters.litert.exchange import Array, map_arrays, write_arrays
 
 # Runs a signature, by name, of a file that is loaded already.
@@ -38,31 +39,56 @@ def compiled(path: Path) -> Loaded:
     from ai_edge_litert.compiled_model import CompiledModel
 
     model = CompiledModel.from_file(str(path))
+    resized = _resized(path)
 
     def run(signature: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         index = model.get_signature_index(signature)
         names = model.get_signature_by_index(index)
+        like = resized[signature](signature, inputs) if signature in resized else {}
+        if like:
+            for name in names["inputs"]:
+                shape = list(inputs[name].shape)
+                model.resize_input_tensor_by_name(signature, name, shape, strict=False)
         feeds = {
             name: model.create_input_buffer_by_name(signature, name)
             for name in names["inputs"]
         }
         results = {
-            name: model.create_output_buffer_by_name(signature, name)
+            name: _own_buffer(np.empty_like(like[name]))
+            if like
+            else model.create_output_buffer_by_name(signature, name)
             for name in names["outputs"]
         }
         for name, buffer in feeds.items():
             buffer.write(as_buffer(np.ascontiguousarray(inputs[name])))
         model.run_by_name(signature, feeds, results)
-        return {name: _read(buffer) for name, buffer in results.items()}
+        return {name: _read(buffer, like.get(name)) for name, buffer in results.items()}
 
     return run
 
 
-def _read(buffer: Any) -> Array:
+def _resized(path: Path) -> dict[str, Loaded]:
+    """Return, for signatures with sizes that are not fixed, what tells those of the outputs.
+
+    CompiledModel makes buffers of the sizes that outputs had in the call before, and writes
+    beyond them. The Interpreter knows those of this call.
+    """
+    signatures = read_contents(path).signatures.items()
+    found = [n for n, s in signatures if any(d < 0 for i in s.inputs for d in i.shape)]
+    return dict.fromkeys(found, interpreter(path)) if found else {}
+
+
+def _own_buffer(array: Array) -> Any:
+    from ai_edge_litert.tensor_buffer import TensorBuffer
+
+    return TensorBuffer.create_from_host_memory(as_buffer(array).reshape(-1))
+
+
+def _read(buffer: Any, like: Array | None) -> Array:
     # The model's own details are refused where a branch or a constant gives the result.
     detail: Mapping[str, Any] = buffer.get_tensor_details()
-    shape = tuple(int(d) for d in detail["shape"])
-    dtype: np.dtype[Any] = np.dtype(detail["dtype"])
+    shape = tuple(int(d) for d in detail["shape"]) if like is None else like.shape
+    dtype: np.dtype[Any] = np.dtype(detail["dtype"]) if like is None else like.dtype
     held = as_buffer(np.empty(shape, dtype))
     flat: Array = np.asarray(buffer.read(held.size, held.dtype.type))
     return flat.reshape(-1).view(dtype).reshape(shape)

@@ -102,17 +102,27 @@ _INTEGERS: dict[int, np.dtype[Any]] = {
 
 def read_graph(path: Path, signature: str) -> Graph:
     """Read a signature of a .tflite."""
+    model = read_model(path)
+    definition = next(
+        d for d in model.signatureDefs if d.signatureKey.decode() == signature
+    )
+    subgraph = model.subgraphs[definition.subgraphIndex]
+    return Graph(model, subgraph, definition, nodes_of(model, subgraph))
+
+
+def read_model(path: Path) -> Any:
+    """Read a .tflite, as the object API of its schema has it."""
     from ai_edge_litert import schema_py_generated as schema
 
     data = path.read_bytes()
     model = schema.ModelT.InitFromPackedBuf(data, 0)
     hold_inside(model, data)
-    definition = next(
-        d for d in model.signatureDefs if d.signatureKey.decode() == signature
-    )
-    subgraph = model.subgraphs[definition.subgraphIndex]
-    nodes = tuple(_node(model, subgraph, op) for op in subgraph.operators)
-    return Graph(model, subgraph, definition, nodes)
+    return model
+
+
+def nodes_of(model: Any, subgraph: Any) -> tuple[Node, ...]:
+    """Return the ops of a subgraph, in the order of execution."""
+    return tuple(_node(model, subgraph, op) for op in subgraph.operators)
 
 
 def hold_inside(model: Any, data: bytes) -> None:
@@ -205,8 +215,13 @@ def operator(
 
 def pack(graph: Graph, path: Path) -> None:
     """Write the file."""
+    write_model(graph.model, path)
+
+
+def write_model(model: Any, path: Path) -> None:
+    """Write a .tflite."""
     import flatbuffers
 
     builder = flatbuffers.Builder(1024)
-    builder.Finish(graph.model.Pack(builder), file_identifier=b"TFL3")
+    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
     path.write_bytes(builder.Output())
