@@ -10,6 +10,7 @@ import numpy as np
 from tpu_export.converters.litert.exchange import Array
 
 _LIMITS = {"i8": (-128, 127), "ui8": (0, 255), "i16": (-(2**15), 2**15 - 1)}
+_DTYPES = {"i8": np.int8, "ui8": np.uint8, "i16": np.int16, "i32": np.int32}
 _SHIFT = 128  # LiteRT's kernels take int8: uint8 is that, with a zero point less by 128
 
 
@@ -105,8 +106,9 @@ class Grid:
         """Return integers of numbers, as torch rounds: by the reciprocal, half to even."""
         scales, zeros = self._along(floats.ndim)
         levels = np.round(floats * (np.float32(1) / scales)) + zeros
-        dtype = {"i8": np.int8, "ui8": np.uint8, "i16": np.int16}[self.storage]
-        return np.clip(levels, *self.limits).astype(dtype)
+        # In double: float32 has no number next to the largest int32.
+        clipped: Array = np.clip(levels.astype(np.float64), *self.limits)
+        return clipped.astype(_DTYPES[self.storage])
 
     def _along(self, rank: int) -> tuple[Array, Array]:
         shape = [1] * rank

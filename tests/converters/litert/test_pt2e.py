@@ -261,6 +261,20 @@ def test_integer_weights_of_other_ops() -> None:
     assert edge.report.integers.weights == 3
 
 
+def test_a_bias_that_is_quantized_in_the_graph() -> None:
+    limits = (-(2**31), 2**31 - 1, torch.int32)
+
+    def product(model: Product, x: torch.Tensor) -> torch.Tensor:
+        integers = q.quantize_per_tensor.default(model.bias, 5e-4, 0, *limits)
+        bias = q.dequantize_per_tensor.default(integers, 5e-4, 0, *limits)
+        weight = q.dequantize_per_tensor.default(model.integers, 0.01, 0, *WEIGHT)
+        return on_grid(nn.functional.linear(on_grid(x), weight, bias))
+
+    edge = converted(Fn(product), torch.randn(4, 16))
+    assert dtypes(edge, "FULLY_CONNECTED") == [["int8", "int8", "int32", "int8"]]
+    assert edge.report.integers.floats == ()
+
+
 def test_depthwise_convolution() -> None:
     edge = converted(Depthwise(), torch.randn(1, 6, 8, 8))
     found = dtypes(edge, "DEPTHWISE_CONV_2D")
