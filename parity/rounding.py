@@ -26,7 +26,6 @@ _MOST = 1.0
 _CONTROL = {"associative_scan", "cond", "map_impl", "scan", "while_loop"}
 _QUANTIZE = (
     "quantized_decomposed::quantize_per_",
-    "torchao::quantize_affine",
     "aten::fake_quantize_per_",
     "aten::_fake_quantize_per_",
 )
@@ -135,13 +134,6 @@ class _Moved(TorchDispatchMode):
 
 def _steps(name: str, x: torch.Tensor, *rest: Any) -> Any:
     """Return what one step is of each element; broadcasts to x."""
-    if "quantize_affine" in name:
-        blocks, scale = rest[:2]
-        shape = [n // b for n, b in zip(x.shape, blocks, strict=True)]
-        steps = scale.reshape(shape)
-        for axis, block in enumerate(blocks):
-            steps = steps.repeat_interleave(block, axis)
-        return steps
     scale = rest[0]
     if "per_channel_group" in name:
         return scale.repeat_interleave(x.shape[-1] // scale.shape[-1], -1)
