@@ -90,8 +90,11 @@ def build(
         sizes = dims or {}
         static = _static(programs, sizes)
         _scan(static.values())
-        make = converted_symbolic if symbolic else _converted
-        path = make(static, sizes, place)
+        path = (
+            converted_symbolic(static, sizes, place)
+            if symbolic
+            else converted(static, place)
+        )
         report = LiteRtReport(
             size=path.stat().st_size,
             seconds=time.perf_counter() - start,
@@ -117,14 +120,6 @@ def build(
     model = LiteRtModel(path, signatures, report, kept)
     weakref.finalize(model, shutil.rmtree, place, ignore_errors=True)
     return Candidate(model, trials)
-
-
-def _converted(
-    programs: Mapping[str, StaticProgram],
-    sizes: Mapping[str, Mapping[str, int]],
-    place: Path,
-) -> Path:
-    return converted(programs, place)
 
 
 def _static(

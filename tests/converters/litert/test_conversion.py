@@ -42,6 +42,12 @@ class Fn(nn.Module):
         return self.function(x, *self.layers)
 
 
+def test_a_mean_of_whole_planes_is_one_op() -> None:
+    pool = nn.AdaptiveAvgPool2d(1)
+    made = converted(Fn(lambda x, p: p(x), pool), torch.randn(1, 3, 4, 5))
+    assert made.report.ops["forward"]["MEAN"] == 1
+
+
 class Counter(nn.Module):
     def __init__(self) -> None:
         super().__init__()
