@@ -37,6 +37,7 @@ from tpu_export.exporter.shapes import (
 )
 from tpu_export.exporter.signature import read_signature, user_arguments
 from tpu_export.exporter.storable import check_storable
+from tpu_export.exporter.subclasses import plain_tensors
 from tpu_export.exporter.tracing import trace
 from tpu_export.exporter.transforms import LOST, lost_argument
 from tpu_export.runtime.dims import solve_dims
@@ -63,6 +64,7 @@ class Captured:
         model_file: the file that source locations are relative to.
         example: the args and kwargs it was captured with.
         model: the module or function that was captured; None for a program.
+        given: the program as it was handed in; None for a module or function.
         borders: inputs and outputs that have their channels last here, not in the program.
     """
 
@@ -73,12 +75,13 @@ class Captured:
     model_file: Path | None
     example: Example = field(repr=False)
     model: Callable[..., object] | None = field(default=None, repr=False)
+    given: ExportedProgram | None = field(default=None, repr=False)
     borders: Borders = AS_TORCH
 
     @cached_property
     def eager(self) -> Callable[..., object]:
-        """The reference in torch eager: the user's model, else the program itself."""
-        return self.model or self.program.module()
+        """The reference in torch eager: the user's model, else the program handed in."""
+        return self.model or (self.given or self.program).module()
 
     def lower(self, *, target: Target = "xla") -> Lowered:
         """Lower to StableHLO for one target.
@@ -146,7 +149,7 @@ def capture(
                 hint="capture the nn.Module itself, not torch's program of it",
             )
         captured = _captured(model, name, example_of(model, given))
-        return edge_sizes.settle(captured)
+        return edge_sizes.settle(replace(captured, given=model))
     bound = bind(model, *given)
     register_dataclasses(given)
     register_annotated(model)
@@ -169,7 +172,7 @@ def _captured(
     example: Example,
     wanted: Sequence[object] = (),
 ) -> Captured:
-    program = settle_sizes(program)
+    program = settle_sizes(plain_tensors(program))
     signature, symbols = read_signature(program, name, wanted)
     check_storable(signature, program)
     return Captured(name, program, signature, symbols, None, example)

@@ -42,7 +42,7 @@ def changed(
     A node that `change` puts in the place of a result keeps that result's place: results go
     by name, and the names in the signature follow the graph's output.
     """
-    module = _copied(program.graph_module)
+    module = copied(program.graph_module)
     signature = copy.deepcopy(program.graph_signature)
     change(module)
     for part in graphs(module):
@@ -59,7 +59,7 @@ def with_constants(
     program: ExportedProgram, tensors: Mapping[str, torch.Tensor]
 ) -> ExportedProgram:
     """Return the program with further constants, before its first input; nothing reads them."""
-    module = _copied(program.graph_module)
+    module = copied(program.graph_module)
     signature = copy.deepcopy(program.graph_signature)
     first = next(n for n in module.graph.nodes if n.op == "placeholder")
     mode: Any = detect_fake_mode([n.meta.get("val") for n in module.graph.nodes])
@@ -82,22 +82,24 @@ def updated(
     module: GraphModule,
     signature: ExportGraphSignature,
     constants: Mapping[str, Any] | None = None,
+    state: Mapping[str, Any] | None = None,
 ) -> ExportedProgram:
     """Return the program with another graph; torch copies its own pytrees with a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
-        return program._update(module, signature, constants=constants)
+        return program._update(module, signature, state_dict=state, constants=constants)
 
 
-def _copied(module: GraphModule) -> GraphModule:
-    copied = copy.copy(module)
-    copied.graph = copy.deepcopy(module.graph)
-    for old, new in zip(module.graph.nodes, copied.graph.nodes, strict=True):
+def copied(module: GraphModule) -> GraphModule:
+    """Return the graph and those in it, under the same names of nodes."""
+    twin = copy.copy(module)
+    twin.graph = copy.deepcopy(module.graph)
+    for old, new in zip(module.graph.nodes, twin.graph.nodes, strict=True):
         new.name = old.name  # the signature goes by names, and the copy changed "input"
     for name, inner in module.named_children():
         if isinstance(inner, GraphModule):
-            setattr(copied, name, _copied(inner))
-    return copied
+            setattr(twin, name, copied(inner))
+    return twin
 
 
 def splice(
