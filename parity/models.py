@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tpu_export.exporter.capture import Captured, capture
@@ -16,7 +17,13 @@ def captures(
     if isinstance(model, Source):
         return dict(model.captures())
     if isinstance(model, Mapping):
-        return dict(model)
+        return {name: _named(captured, name) for name, captured in model.items()}
     if not isinstance(model, Captured):
         model = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     return {model.name: model}
+
+
+def _named(captured: Captured, name: str) -> Captured:
+    return replace(
+        captured, name=name, signature=replace(captured.signature, name=name)
+    )
