@@ -9,6 +9,7 @@ up to half a step before it is rounded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ _MOST = 1.0
 _CONTROL = {"associative_scan", "cond", "map_impl", "scan", "while_loop"}
 _QUANTIZE = (
     "quantized_decomposed::quantize_per_",
+    "torchao::quantize_affine",
     "aten::fake_quantize_per_",
     "aten::_fake_quantize_per_",
 )
@@ -52,7 +54,7 @@ def rounding_limits(
     """
     if not _quantizes(captured.program.graph_module):
         return {}
-    with _Moved(captured):
+    with _seen(captured), _Moved(captured):
         moved = run_eager(captured, state, samples)
     limits: dict[str, float] = {}
 
@@ -100,6 +102,13 @@ def _is_quantization(target: Any) -> bool:
     return is_op and target.name().startswith(_QUANTIZE)
 
 
+def _seen(captured: Captured) -> AbstractContextManager[object]:
+    """Let a dispatch mode see ops that autograd takes apart, as torchao's are."""
+    nodes = captured.program.graph.nodes
+    torchao = any(str(node.target).startswith("torchao.") for node in nodes)
+    return torch._C._AutoDispatchBelowAutograd() if torchao else nullcontext()
+
+
 class _Moved(TorchDispatchMode):
     """Moves what is quantized; weights stay, since everybody rounds them alike."""
 
@@ -134,6 +143,11 @@ class _Moved(TorchDispatchMode):
 
 def _steps(name: str, x: torch.Tensor, *rest: Any) -> Any:
     """Return what one step is of each element; broadcasts to x."""
+    if "quantize_affine_float8" in name:  # a step of a float is as large as its values
+        dtype = rest[1] if len(rest) > 1 else torch.float8_e4m3fn
+        return x.abs() * torch.finfo(dtype).eps
+    if "quantize_affine" in name:
+        return _of_blocks(x, *rest[:2])
     scale = rest[0]
     if "per_channel_group" in name:
         return scale.repeat_interleave(x.shape[-1] // scale.shape[-1], -1)
@@ -142,3 +156,12 @@ def _steps(name: str, x: torch.Tensor, *rest: Any) -> Any:
         shape[rest[2]] = -1
         return scale.reshape(shape)
     return scale
+
+
+def _of_blocks(x: torch.Tensor, blocks: Sequence[int], scale: Any) -> torch.Tensor:
+    """Return the scale of each element, which it shares with its block."""
+    counts = [size // block for size, block in zip(x.shape, blocks, strict=True)]
+    steps: torch.Tensor = scale.reshape(counts)
+    for axis, block in enumerate(blocks):
+        steps = steps.repeat_interleave(block, axis)
+    return steps

@@ -31,6 +31,7 @@ from tpu_export.converters.litert.gridded import (
 Known: TypeAlias = Callable[[Any], Array | None]
 _PREFIX = "tpu_export."
 _QUANTIZE, _DEQUANTIZE = _PREFIX + "quantize", _PREFIX + "dequantize"
+_GROUPED = _PREFIX + "grouped"  # around what was computed in floats
 _SAME = ("stablehlo.convert", "stablehlo.reshape")
 _PRODUCTS = ("stablehlo.convolution", "stablehlo.dot_general")
 _HYBRID = ("tfl.conv_2d", "tfl.depthwise_conv_2d", "tfl.fully_connected")
@@ -62,6 +63,8 @@ class Integers:
         marks = _Marks(weights)
         block = function.regions[0].blocks[0]
         told: dict[Any, str] = {}
+        for operation in _named(block, _GROUPED):
+            marks.group(operation)
         for operation in _named(block, _DEQUANTIZE):
             marks.weight(operation)
         for operation in _named(block, _QUANTIZE):  # none of a weight is read any more
@@ -155,6 +158,12 @@ class _Marks:
         dequantize.erase()
         self.weights += grid.is_stored
         self.floats += [grid.no_weight] if grid.no_weight else []
+
+    def group(self, mark: Any) -> None:
+        """Tell of what has scales for parts of an axis; it is computed as it stands."""
+        mark.result.replace_all_uses_with(mark.operands[0])
+        mark.erase()
+        self.floats.append("a scale for each group of an axis")
 
     def pair(self, quantize: Any) -> str | None:
         """Join a quantization with its dequantizations; returns why it cannot be."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -52,6 +54,28 @@ def fake_per_channel(x: Tensor) -> Tensor:
     return torch.fake_quantize_per_channel_affine(x, STEPS, zeros, 1, -128, 127)
 
 
+def of_blocks(x: Tensor) -> Tensor:
+    ao = torchao()
+    grid = ((1, 2), STEPS[:2].expand(3, 2), torch.zeros(3, 2, dtype=torch.int8))
+    n = ao.quantize_affine(x, *grid, torch.int8)
+    y: Tensor = ao.dequantize_affine(n, *grid, torch.int8)
+    return y
+
+
+def of_float8(x: Tensor) -> Tensor:
+    ao, scale = torchao(), torch.tensor([[0.5], [1.0], [2.0]])
+    n = ao.quantize_affine_float8_non_decomposed(x, scale)
+    y: Tensor = ao.dequantize_affine_float8_non_decomposed(n, scale)
+    return y
+
+
+def torchao() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import torchao.quantization.quant_primitives as _  # noqa: F401
+    return torch.ops.torchao
+
+
 class Fn(nn.Module):
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -68,7 +92,16 @@ def limits(function: Callable[[Tensor], Tensor], x: Tensor) -> dict[str, float]:
     return dict(reference(captured, program, samples).limits)
 
 
-KINDS = [per_tensor, per_channel, per_token, per_group, fake, fake_per_channel]
+KINDS = [
+    per_tensor,
+    per_channel,
+    per_token,
+    per_group,
+    fake,
+    fake_per_channel,
+    of_blocks,
+    of_float8,
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

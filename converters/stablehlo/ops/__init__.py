@@ -68,6 +68,8 @@ from tpu_export.converters.stablehlo.ops import sorting as sorting
 from tpu_export.converters.stablehlo.ops import special as special
 from tpu_export.converters.stablehlo.ops import spectral as spectral
 from tpu_export.converters.stablehlo.ops import stft as stft
+from tpu_export.converters.stablehlo.ops import torchao as torchao
+from tpu_export.converters.stablehlo.ops import torchao_litert as torchao_litert
 from tpu_export.converters.stablehlo.ops import unary as unary
 from tpu_export.converters.stablehlo.ops import unique as unique
 from tpu_export.converters.stablehlo.registry import find_rule as find_rule

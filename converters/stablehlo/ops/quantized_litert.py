@@ -19,40 +19,51 @@ from tpu_export.converters.stablehlo.registry import Op, lowers
 quantized = torch.ops.quantized_decomposed
 
 
-def _marked(name: str, rule: Callable[..., Array], axes: int) -> Callable[..., Array]:
-    """Return the rule as a composite that tells axis and limits.
+def marked(
+    name: str,
+    rule: Callable[[Array, Any, Any], Array],
+    operands: tuple[Array, Any, Any],
+    axis: int,
+    limits: tuple[Any, Any],
+) -> Array:
+    """Return what a rule gives as a composite that tells axis and limits.
 
     Args:
         name: of the composite. Its operands are x, scale and zero point, whatever they were.
-        rule: takes x, scale, zero point, `axes` axes, the least and the largest integer.
+        rule: takes them as they were. operands: x, scale, zero point.
+        axis: which has a scale for each place; -1 for none.
+        limits: the least and the largest integer.
     """
+    x, scale, zero_point = operands
+    given = (scale, zero_point)
 
-    def marked(
-        x: Array, scale: Any, zero_point: Any, *rest: Any, **options: Any
-    ) -> Array:
-        given = (scale, zero_point)
+    def function(y: Array, *own: Array) -> Array:
+        pairs = zip(given, own, strict=True)
+        # A number stays one: torch computes with it in double.
+        return rule(y, *(o if isinstance(g, Array) else g for g, o in pairs))
 
-        def function(y: Array, *operands: Array) -> Array:
-            pairs = zip(given, operands, strict=True)
-            # A number stays one: torch computes with it in double.
-            own = (o if isinstance(g, Array) else g for g, o in pairs)
-            return rule(y, *own, *rest, **options)
-
-        axis = rest[0] % x.ndim if axes else -1
-        low, high = rest[axes : axes + 2]
-        step = cast(scale, torch.float32)
-        zero = jnp.zeros_like(step) if zero_point is None else zero_point
-        operands = (x, step, cast(zero, torch.int32))
-        y: Array = composite(
-            KEPT + name, function, *operands, axis=axis, low=low, high=high
-        )
-        return y
-
-    return marked
+    step = cast(scale, torch.float32)
+    zero = jnp.zeros_like(step) if zero_point is None else zero_point
+    operands = (x, step, cast(zero, torch.int32))
+    low, high = limits
+    y: Array = composite(
+        KEPT + name, function, *operands, axis=axis, low=low, high=high
+    )
+    return y
 
 
 def _mark(name: str, rule: Callable[..., Array], *ops: Op, axes: int = 0) -> None:
-    lowers(*ops, target="litert")(_marked(name, rule, axes))
+    """Register a rule of x, scale, zero point, `axes` axes, the least and largest integer."""
+
+    def marking(
+        x: Array, scale: Any, zero_point: Any, *rest: Any, **options: Any
+    ) -> Array:
+        axis = rest[0] % x.ndim if axes else -1
+        bound = lambda y, s, z: rule(y, s, z, *rest, **options)  # noqa: E731
+        low, high = rest[axes : axes + 2]
+        return marked(name, bound, (x, scale, zero_point), axis, (low, high))
+
+    lowers(*ops, target="litert")(marking)
 
 
 _mark(
