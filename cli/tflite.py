@@ -49,6 +49,7 @@ def run(
     first = next(iter(own.values()))
     arrays = read_inputs(source, cast("Signature", first))
     chosen = _chosen(own, arrays, found)
+    _check_sizes(path, found, chosen, arrays)
     filled = {**_state(found, chosen), **arrays}
     ((outputs,),) = run_calls(path, engine, [Calls(chosen, [filled])])
     return chosen, outputs, _label_lines(found, chosen, outputs)
@@ -103,6 +104,20 @@ def _chosen(
         for n, s in own.items()
     )
     raise UsageError(f"{nearest}: {'; '.join(problems[nearest])}", hint=wanted)
+
+
+def _check_sizes(
+    path: Path, found: Mapping[str, Any], name: str, arrays: Mapping[str, Any]
+) -> None:
+    """Refuse what the model does not hold for, where the file says what that is."""
+    from tpu_export.converters.litert.document import torch_signature
+    from tpu_export.converters.litert.sizes import unfit
+    from tpu_export.runtime.inputs import describe
+
+    signature = torch_signature(path, found, name)
+    wrong = unfit(signature, arrays) if signature else []
+    if signature and wrong:
+        raise UsageError(f"{name}: {'; '.join(wrong)}", hint=describe(signature))
 
 
 def _problems(

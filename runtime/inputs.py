@@ -74,15 +74,14 @@ def bind_call(
             array = _array(spec, given[index], problems)
             if array is not None:
                 arrays[spec.name] = array
-    shapes = {name: array.shape for name, array in arrays.items()}
-    dims, wrong = solve_dims(signature.inputs, shapes, signature.dims)
-    problems += wrong or _unmet(signature, arrays, dims)
+    dims, wrong = solved_sizes(signature, arrays)
+    problems += wrong
     if problems:
         raise InputError(
             f"{signature.name}: {'; '.join(problems)}",
             hint=f"the signature is {describe(signature)}",
         )
-    outside = [text for r in signature.ranges for text in _outside(r, arrays[r.name])]
+    outside = outside_indices(signature, arrays)
     if outside:
         raise IndexRangeError(
             f"{signature.name}: {'; '.join(outside)}",
@@ -91,6 +90,25 @@ def bind_call(
     names = [spec.name for spec in signature.inputs]
     order = tuple(given[i] for i in range(len(names)))
     return BoundCall(tuple(arrays[name] for name in names), dims, order)
+
+
+def solved_sizes(
+    signature: Signature, arrays: Mapping[str, Array]
+) -> tuple[dict[str, int], list[str]]:
+    """Return the size of each dimension, and what is wrong with the sizes of a call.
+
+    Args:
+        arrays: inputs by name, those that are given; their ranks fit already.
+    """
+    shapes = {name: array.shape for name, array in arrays.items()}
+    dims, wrong = solve_dims(signature.inputs, shapes, signature.dims)
+    return dims, wrong or _unmet(signature, arrays, dims)
+
+
+def outside_indices(signature: Signature, arrays: Mapping[str, Array]) -> list[str]:
+    """Return what is wrong with the values of the inputs that are used as indices."""
+    ranges = [r for r in signature.ranges if r.name in arrays]
+    return [text for r in ranges for text in _outside(r, arrays[r.name])]
 
 
 def _unmet(

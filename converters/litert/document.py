@@ -13,6 +13,8 @@ from safetensors.numpy import load, save
 
 from tpu_export.converters.litert.contents import LiteRtFileError
 from tpu_export.converters.litert.exchange import Array
+from tpu_export.runtime.codec import FieldError, decode
+from tpu_export.runtime.signature import Signature
 
 ENTRY = "tpu_export"
 VERSION = 1  # 1: the first
@@ -62,6 +64,24 @@ def read_document(path: Path, metadata: Mapping[str, bytes]) -> dict[str, Any] |
             hint="read it with the tpu-export that wrote it, or a later one",
         )
     return dict(found)
+
+
+def torch_signature(
+    path: Path, document: Mapping[str, Any] | None, name: str
+) -> Signature | None:
+    """Return a signature as the model has it; None where the file does not say.
+
+    Raises:
+        LiteRtFileError: it is damaged.
+    """
+    found = (document or {}).get("signatures", {}).get(name, {}).get("torch")
+    if found is None:
+        return None
+    try:
+        signature: Signature = decode(Signature, found)
+    except FieldError as error:
+        raise _damaged(path) from error
+    return signature
 
 
 def golden(path: Path, metadata: Mapping[str, bytes]) -> dict[str, dict[str, Array]]:

@@ -17,7 +17,7 @@ from tpu_export.converters.litert.errors import LiteRtInputError
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.flatbuffer import Histogram
 from tpu_export.converters.litert.integer_ops import IntegerOps
-from tpu_export.converters.litert.sizes import Sizes, chosen, misshapen
+from tpu_export.converters.litert.sizes import Sizes, chosen, unfit
 from tpu_export.converters.litert.transposes import Transpose
 from tpu_export.runtime.errors import TpuExportError
 from tpu_export.runtime.signature import Signature
@@ -56,7 +56,7 @@ class LiteRtModel:
     has an output "input.NAME".
 
     Attributes:
-        signatures: of the file, by name; their sizes are fixed.
+        signatures: of the file, by name.
         sizes: of the model's dynamic dimensions, by signature.
     """
 
@@ -104,7 +104,7 @@ class LiteRtModel:
             inputs: arrays by input name (``**{"cache.0.key": …}`` for nested ones).
 
         Raises:
-            LiteRtInputError: names, shapes or dtypes do not fit.
+            LiteRtInputError: names, shapes, dtypes, or values of indices do not fit.
             LiteRtUnloadableError: the engine refuses the file.
         """
         arrays = {key: np.asarray(value) for key, value in inputs.items()}
@@ -122,7 +122,7 @@ class LiteRtModel:
             for key, array in arrays.items()
             if key in specs and array.dtype.name != specs[key]
         ]
-        problems += misshapen(self.signatures[name], arrays)
+        problems += unfit(self.signatures[name], arrays)
         if problems:
             wanted = ", ".join(f"{key}: {dtype}" for key, dtype in specs.items())
             raise LiteRtInputError("; ".join(problems), hint=f"{name} takes {wanted}")

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from tpu_export.converters.litert.errors import LiteRtInputError
 from tpu_export.converters.litert.exchange import Array
+from tpu_export.runtime.inputs import outside_indices, solved_sizes
 from tpu_export.runtime.signature import Signature, TensorSpec, sizes_text
 from tpu_export.runtime.stablehlo import static_shape
 
@@ -97,6 +98,12 @@ def misshapen(signature: Signature, arrays: Mapping[str, Array]) -> list[str]:
         for key, array in arrays.items()
         if key in specs and not fits(array.shape, specs[key])
     ]
+
+
+def unfit(signature: Signature, arrays: Mapping[str, Array]) -> list[str]:
+    """Return what is wrong with shapes, sizes of dimensions, and values of indices."""
+    wrong = misshapen(signature, arrays) or solved_sizes(signature, arrays)[1]
+    return wrong or outside_indices(signature, arrays)
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:

@@ -187,3 +187,17 @@ def test_diff_takes_tflite_files_only(tpx: Run, files: Path, artifact: Path) -> 
     status, _, err = tpx("diff", files / "a.tflite", artifact)
     assert status == 2
     assert "is no .tflite" in err
+
+
+def test_run_refuses_sizes_outside_of_the_ranges(
+    tpx: Run, files: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "any.tflite"
+    base = [files / "model.py", "--target", "litert", "-q", "-o", target]
+    assert tpx(*base, "--dynamic-dims", "symbolic")[0] == 0
+    for n, wanted in ((8, 0), (9, 2)):
+        np.savez(tmp_path / "x.npz", x=np.ones((n, 4), np.float32))
+        status, _, err = tpx("run", target, "-i", tmp_path / "x.npz")
+        assert status == wanted
+    assert "dimension batch = 9 is outside 1 … 8: x has size 9 in axis 0" in err
+    assert "forward(x: float32[batch, 4])" in err

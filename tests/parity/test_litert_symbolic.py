@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,7 @@ from torch.export import Dim
 import tpu_export as tx
 from tpu_export.converters.litert import LiteRtModel
 from tpu_export.converters.litert.engines import ENGINES, Calls, run_calls
+from tpu_export.converters.litert.errors import LiteRtInputError
 from tpu_export.converters.litert.quantize.errors import RecipeError
 from tpu_export.converters.litert.symbolic import SymbolicSizeError
 from tpu_export.converters.stablehlo.arrays import as_numpy
@@ -188,3 +190,47 @@ def test_a_static_model_and_quantization_are_refused() -> None:
         to_litert(nn.Linear(2, 2), (torch.ones(1, 2),), dynamic_dims="symbolic")
     with pytest.raises(RecipeError, match="symbolic"):
         LiteRtOptions("dynamic-int8", dynamic_dims="symbolic").check()
+
+
+class Looked(nn.Module):
+    """Ids of a table of 10 rows, and a second input with a size that follows from the first's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(10, 4)
+
+    def forward(self, ids: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.words(ids) + y
+
+
+@pytest.fixture(scope="module")
+def looked() -> LiteRtModel:
+    batch = Dim("batch", min=2, max=64)
+    args = (torch.randint(0, 10, (3,)), torch.randn(3, 4))
+    shapes = ({0: batch}, {0: batch})
+    return to_litert(
+        Looked().eval(), args, dynamic_shapes=shapes, dynamic_dims="symbolic"
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "rows", "last", "words"),
+    [
+        (65, 65, 9, r"dimension batch = 65 is outside 2 … 64: ids has size 65 in axis 0"),
+        (1, 1, 9, r"batch = 1 is outside 2 … 64"),
+        (3, 4, 9, r"y has size 4 in axis 0, expected batch = 3 as in axis 0 of ids"),
+        (3, 3, 10, r"ids holds 10; words.weight has 10 rows: .*9"),
+    ],
+)  # fmt: skip
+def test_a_call_outside_of_the_ranges_is_an_error(
+    looked: LiteRtModel, n: int, rows: int, last: int, words: str
+) -> None:
+    ids = np.full(n, last, np.int64)
+    with pytest.raises(LiteRtInputError, match=words):
+        looked.run(ids=ids, y=np.ones((rows, 4), np.float32))
+
+
+def test_the_ends_of_the_ranges_are_inside(looked: LiteRtModel) -> None:
+    for n in (2, 64):
+        found = looked.run(ids=np.full(n, 9), y=np.ones((n, 4), np.float32))
+        assert found["output_0"].shape == (n, 4)
