@@ -110,13 +110,21 @@ def _check_sizes(
     path: Path, found: Mapping[str, Any], name: str, arrays: Mapping[str, Any]
 ) -> None:
     """Refuse what the model does not hold for, where the file says what that is."""
-    from tpu_export.converters.litert.document import torch_signature
+    from tpu_export.converters.litert.document import damaged
     from tpu_export.converters.litert.sizes import unfit
+    from tpu_export.runtime.codec import FieldError, decode
     from tpu_export.runtime.inputs import describe
+    from tpu_export.runtime.signature import Signature
 
-    signature = torch_signature(path, found, name)
-    wrong = unfit(signature, arrays) if signature else []
-    if signature and wrong:
+    own = found.get("signatures", {}).get(name)
+    if own is None:
+        return
+    try:
+        signature = decode(Signature, own["torch"])
+    except FieldError as error:
+        raise damaged(path) from error
+    wrong = unfit(signature, arrays)
+    if wrong:
         raise UsageError(f"{name}: {'; '.join(wrong)}", hint=describe(signature))
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tpu_export.runtime.conformance import numbers
-from tpu_export.runtime.dims import solve_dims
 from tpu_export.runtime.errors import TpuExportError, with_article
-from tpu_export.runtime.expressions import constraint_names, holds
-from tpu_export.runtime.signature import InputRange, Parameter, Signature, TensorSpec
+from tpu_export.runtime.limits import outside_indices, solved_sizes
+from tpu_export.runtime.signature import Parameter, Signature, TensorSpec
 from tpu_export.runtime.tensors import Array, numpy_dtype
 from tpu_export.runtime.trees import StructureError, flatten
 
@@ -90,54 +88,6 @@ def bind_call(
     names = [spec.name for spec in signature.inputs]
     order = tuple(given[i] for i in range(len(names)))
     return BoundCall(tuple(arrays[name] for name in names), dims, order)
-
-
-def solved_sizes(
-    signature: Signature, arrays: Mapping[str, Array]
-) -> tuple[dict[str, int], list[str]]:
-    """Return the size of each dimension, and what is wrong with the sizes of a call.
-
-    Args:
-        arrays: inputs by name, those that are given; their ranks fit already.
-    """
-    shapes = {name: array.shape for name, array in arrays.items()}
-    dims, wrong = solve_dims(signature.inputs, shapes, signature.dims)
-    return dims, wrong or _unmet(signature, arrays, dims)
-
-
-def outside_indices(signature: Signature, arrays: Mapping[str, Array]) -> list[str]:
-    """Return what is wrong with the values of the inputs that are used as indices."""
-    ranges = [r for r in signature.ranges if r.name in arrays]
-    return [text for r in ranges for text in _outside(r, arrays[r.name])]
-
-
-def _unmet(
-    signature: Signature, arrays: Mapping[str, Array], dims: Mapping[str, int]
-) -> list[str]:
-    """Return the constraints that the sizes and whole numbers of a call do not meet."""
-    if not signature.constraints:
-        return []
-    known = {n: int(arrays[n]) for n in numbers(signature) if n in arrays} | dict(dims)
-    problems = []
-    for constraint in signature.constraints:
-        names = sorted(constraint_names(constraint))
-        if known.keys() >= set(names) and not holds(constraint, known):
-            given = ", ".join(f"{name} = {known[name]}" for name in names)
-            problems.append(f"the model was captured for {constraint}, given {given}")
-    return problems
-
-
-def _outside(wanted: InputRange, array: Array) -> Iterator[str]:
-    """Yield what is wrong with the values of an input that is used as an index."""
-    if not array.size:
-        return
-    low, high = int(array.min()), int(array.max())
-    if low < wanted.low or high > wanted.high:
-        value = high if high > wanted.high else low
-        yield (
-            f"{wanted.name} holds {value}; {wanted.because}: "
-            f"{wanted.low} … {wanted.high}"
-        )
 
 
 def describe(signature: Signature) -> str:

@@ -30,6 +30,7 @@ CONVERTERS_MAY_IMPORT = {
     "devices",
     "dims",
     "expressions",
+    "limits",
     "tensors",
 }
 RUNTIME_NEVER = {"torch", "transformers", "onnx", "litert_converter", "pickle"}

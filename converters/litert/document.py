@@ -13,8 +13,6 @@ from safetensors.numpy import load, save
 
 from tpu_export.converters.litert.contents import LiteRtFileError
 from tpu_export.converters.litert.exchange import Array
-from tpu_export.runtime.codec import FieldError, decode
-from tpu_export.runtime.signature import Signature
 
 ENTRY = "tpu_export"
 VERSION = 1  # 1: the first
@@ -57,31 +55,13 @@ def read_document(path: Path, metadata: Mapping[str, bytes]) -> dict[str, Any] |
         found = json.loads(metadata[ENTRY])
         version = found["version"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _damaged(path) from error
+        raise damaged(path) from error
     if version != VERSION:
         raise LiteRtFileError(
             f"{path} has metadata of version {version}, known is {VERSION}",
             hint="read it with the tpu-export that wrote it, or a later one",
         )
     return dict(found)
-
-
-def torch_signature(
-    path: Path, document: Mapping[str, Any] | None, name: str
-) -> Signature | None:
-    """Return a signature as the model has it; None where the file does not say.
-
-    Raises:
-        LiteRtFileError: it is damaged.
-    """
-    found = (document or {}).get("signatures", {}).get(name, {}).get("torch")
-    if found is None:
-        return None
-    try:
-        signature: Signature = decode(Signature, found)
-    except FieldError as error:
-        raise _damaged(path) from error
-    return signature
 
 
 def golden(path: Path, metadata: Mapping[str, bytes]) -> dict[str, dict[str, Array]]:
@@ -94,10 +74,11 @@ def golden(path: Path, metadata: Mapping[str, bytes]) -> dict[str, dict[str, Arr
     try:
         return {n.removeprefix(_GOLDEN): dict(load(metadata[n])) for n in names}
     except (SafetensorError, ValueError, KeyError) as error:
-        raise _damaged(path) from error
+        raise damaged(path) from error
 
 
-def _damaged(path: Path) -> LiteRtFileError:
+def damaged(path: Path) -> LiteRtFileError:
+    """Return the error of metadata that cannot be read."""
     return LiteRtFileError(
         f"{path} has metadata of tpu-export that is damaged", hint="export it again"
     )

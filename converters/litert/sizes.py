@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tpu_export.converters.litert.errors import LiteRtInputError
 from tpu_export.converters.litert.exchange import Array
-from tpu_export.runtime.inputs import outside_indices, solved_sizes
+from tpu_export.runtime.limits import outside_indices, solved_sizes
 from tpu_export.runtime.signature import Signature, TensorSpec, sizes_text
 from tpu_export.runtime.stablehlo import static_shape
 
