@@ -39,7 +39,7 @@ _OPTIONS = (
         multiple=True,
         metavar="LAYOUT",
         help="litert: nhwc: inputs and outputs of 4 dimensions have their channels last; "
-        "NAME=nhwc: one of them; repeat for others.  [default: nchw]",
+        "NAME=nhwc: one of them; repeat for others; ndhwc: of 5, nlc: of 3.  [default: nchw]",
     ),
     click.option(
         "--preprocess",

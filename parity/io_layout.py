@@ -12,7 +12,15 @@ from tpu_export.parity.litert_options import IoLayout
 from tpu_export.parity.relaid import relaid, relaid_second
 from tpu_export.runtime.errors import TpuExportError
 
-LAYOUTS = ("nchw", "nhwc")
+# How many dimensions a layout is for, and whether it has their channels last.
+LAYOUTS = {
+    "nchw": (4, False),
+    "nhwc": (4, True),
+    "ncdhw": (5, False),
+    "ndhwc": (5, True),
+    "ncl": (3, False),
+    "nlc": (3, True),
+}
 
 
 class IoLayoutError(TpuExportError):
@@ -25,12 +33,12 @@ def laid_out_job(job: Job) -> Job:
     """Return a job whose signatures are laid out as its file.
 
     Raises:
-        IoLayoutError: a name is none of an input or output, or of one without 4 dimensions.
+        IoLayoutError: a name is none of an input or output, or of one with other dimensions.
     """
     layout = _by_name(job.litert.io_layout)
     _check_layouts(layout)
     _check_names(layout, job.signatures)
-    if "nhwc" not in layout.values():
+    if not any(LAYOUTS[own][1] for own in layout.values()):
         return job
     found = {n: relaid(c, _borders(layout, c)) for n, c in job.signatures.items()}
     notes = [_said(name, c) for name, c in found.items()]
@@ -52,7 +60,7 @@ def _check_layouts(given: Mapping[str, str]) -> None:
 
 
 def _check_names(layout: Mapping[str, str], captures: Mapping[str, Captured]) -> None:
-    """Refuse names of what is no image, all at once."""
+    """Refuse names of what has other dimensions, all at once."""
     ranks = {
         spec.name: len(spec.shape)
         for c in captures.values()
@@ -61,15 +69,13 @@ def _check_names(layout: Mapping[str, str], captures: Mapping[str, Captured]) ->
     problems = [
         f"no input or output {name!r}"
         if name not in ranks
-        else f"{name!r} has {ranks[name]} dimensions, not 4"
-        for name in layout
-        if name != "*" and ranks.get(name) != 4
+        else f"{name!r} has {ranks[name]} dimensions, {own} has {LAYOUTS[own][0]}"
+        for name, own in layout.items()
+        if name != "*" and ranks.get(name) != LAYOUTS[own][0]
     ]
     if problems:
-        images = ", ".join(name for name, rank in ranks.items() if rank == 4)
-        raise IoLayoutError(
-            "; ".join(problems), hint=f"those of 4 dimensions are {images or 'none'}"
-        )
+        found = ", ".join(f"{name}: {rank}" for name, rank in ranks.items())
+        raise IoLayoutError("; ".join(problems), hint=f"dimensions: {found}")
 
 
 def _by_name(given: IoLayout) -> Mapping[str, str]:
@@ -79,11 +85,9 @@ def _by_name(given: IoLayout) -> Mapping[str, str]:
 def _borders(layout: Mapping[str, str], captured: Captured) -> Borders:
     def chosen(specs: object) -> frozenset[str]:
         assert isinstance(specs, tuple)
-        rest = layout.get("*", "nchw")
+        own = {s: layout.get(s.name, layout.get("*", "nchw")) for s in specs}
         return frozenset(
-            s.name
-            for s in specs
-            if len(s.shape) == 4 and layout.get(s.name, rest) == "nhwc"
+            s.name for s, name in own.items() if LAYOUTS[name] == (len(s.shape), True)
         )
 
     signature = captured.signature

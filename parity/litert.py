@@ -224,7 +224,8 @@ def to_litert(
         recipe: "dynamic-int8" and the like, or a .toml file (docs/litert.md); static ones
             need calibration: calls as dicts of arrays by input, or what --calibrate takes.
         io_layout: "nhwc": inputs and outputs of 4 dimensions have their channels last in the
-            file; or by name, {"image": "nhwc"}. Calibration stays as torch has it.
+            file ("ndhwc": of 5, "nlc": of 3); or by name, {"image": "nhwc"}. Calibration
+            stays as torch has it.
 
     Returns:
         A model with .save(path), .run(…) and .report. It was loaded and run in both LiteRT
