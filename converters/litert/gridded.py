@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from litert_converter.mlir import ir
 
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.grid import Grid
 
 MOVES = ("stablehlo.reshape", "stablehlo.transpose")
+FOLDS = (*MOVES, "stablehlo.convert", "stablehlo.broadcast_in_dim")
+_DTYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "f32": np.float32}
 
 
 def name_of(operation: Any) -> str:
@@ -69,6 +72,18 @@ def moved(array: Array, operation: Any) -> Array:
     if name_of(operation) == "stablehlo.transpose":
         return array.transpose(_order(operation))
     return array.reshape(_shape(operation.result))
+
+
+def folded(array: Array, operation: Any) -> Array | None:
+    """Return what one of FOLDS makes of an array; None of what no grid consists of."""
+    name = name_of(operation)
+    if name in MOVES:
+        return moved(array, operation)
+    if name == "stablehlo.broadcast_in_dim":
+        shape = _shape(operation.result)
+        return np.full(shape, array.reshape(())) if array.size == 1 else None
+    kind = ir.RankedTensorType(operation.result.type).element_type
+    return array.astype(_DTYPES[str(kind)]) if str(kind) in _DTYPES else None
 
 
 def _order(transpose: Any) -> list[int]:

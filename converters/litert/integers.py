@@ -10,7 +10,7 @@ arithmetic. Imported in workers only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,8 +19,9 @@ from litert_converter.mlir import ir
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.grid import Grid
 from tpu_export.converters.litert.gridded import (
+    FOLDS,
     MOVES,
-    moved,
+    folded,
     name_of,
     readers,
     retyped,
@@ -33,6 +34,8 @@ _PREFIX = "tpu_export."
 _QUANTIZE, _DEQUANTIZE = _PREFIX + "quantize", _PREFIX + "dequantize"
 _GROUPED = _PREFIX + "grouped"  # around what was computed in floats
 _SAME = ("stablehlo.convert", "stablehlo.reshape")
+# What a half type rounds: a kernel that computes a scale of its own does without.
+_ROUNDING = ("stablehlo.convert", "stablehlo.reduce_precision")
 _PRODUCTS = ("stablehlo.convolution", "stablehlo.dot_general")
 _HYBRID = ("tfl.conv_2d", "tfl.depthwise_conv_2d", "tfl.fully_connected")
 
@@ -85,14 +88,14 @@ class Integers:
         for operation in list(function.regions[0].blocks[0].operations):
             if operation.operation.name not in _HYBRID:
                 continue
-            widened = operation.operands[1].owner
+            floats = operation.operands[1]
+            widened = _before(floats, ("tfl.cast",)).owner
             if getattr(widened, "name", "") != "tfl.dequantize":
                 continue
             integers = widened.operands[0]
             if str(integers.type) in self._hybrid:
                 operation.operands[1] = integers
-                if not any(widened.results[0].uses):
-                    widened.erase()
+                _drop(floats, until=integers)
 
 
 def _named(block: Any, name: str) -> list[Any]:
@@ -250,11 +253,11 @@ class _Marks:
         name = name_of(owner)
         if name == "stablehlo.constant":
             return np.array(owner.attributes["value"])
-        if name not in (*MOVES, _QUANTIZE):
+        if name not in (*FOLDS, _QUANTIZE):
             return None
         array = self._array(owner.operands[0])
-        if array is None or name in MOVES:
-            return None if array is None else moved(array, owner)
+        if array is None or name in FOLDS:
+            return None if array is None else folded(array, owner)
         grid = self._grid(owner)
         return None if grid is None else grid.integers(array)
 
@@ -263,11 +266,12 @@ def _weights_beside(value: Any) -> list[str]:
     """Return the types of integer weights in products with a value; "" for another reader."""
     found = []
     for reader in readers(value):
-        if name_of(reader) in MOVES:
+        if name_of(reader) in (*MOVES, *_ROUNDING):
             found += _weights_beside(reader.result)
             continue
         is_product = name_of(reader) in _PRODUCTS and value == reader.operands[0]
-        weight: Any = reader.operands[1].owner if is_product else reader
+        given = _before(reader.operands[1], _ROUNDING) if is_product else None
+        weight: Any = reader if given is None else given.owner
         held = is_product and getattr(weight, "name", "") == "tfl.dequantize"
         found.append(str(weight.operands[0].type) if held else "")
     return found
@@ -275,9 +279,19 @@ def _weights_beside(value: Any) -> list[str]:
 
 def _parameters(mark: Any) -> list[Any]:
     """Return where scale and zero point come from, before what changes dtype or shape."""
-    found = []
-    for value in list(mark.operands)[1:]:
-        while getattr(value.owner, "name", "") in _SAME:
-            value = value.owner.operands[0]
-        found.append(value)
-    return found
+    return [_before(value, _SAME) for value in list(mark.operands)[1:]]
+
+
+def _before(value: Any, names: Sequence[str]) -> Any:
+    """Return what ops of some names made a value of."""
+    while getattr(value.owner, "name", "") in names:
+        value = value.owner.operands[0]
+    return value
+
+
+def _drop(value: Any, until: Any) -> None:
+    """Erase what made a value of another that nothing else reads."""
+    while value != until and not any(value.uses):
+        operation = value.owner
+        value = operation.operands[0]
+        operation.erase()

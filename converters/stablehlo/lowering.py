@@ -18,6 +18,7 @@ from tpu_export.converters.stablehlo.hoist import Split, split
 from tpu_export.converters.stablehlo.index_ranges import index_ranges
 from tpu_export.converters.stablehlo.layout import channels_last
 from tpu_export.converters.stablehlo.layout.borders import AS_TORCH, Borders
+from tpu_export.converters.stablehlo.litert_float8 import is_float8, without_float8
 from tpu_export.converters.stablehlo.litert_halves import is_half, without_halves
 from tpu_export.converters.stablehlo.narrowing import Argument, Interval, narrow
 from tpu_export.converters.stablehlo.portable import portable_modules
@@ -68,7 +69,7 @@ def lower(
         whole, (*traced.weights, *traced.rest), traced.signature.counted
     )
     if target == "litert":
-        jaxpr, traced = _without_halves(jaxpr, traced)
+        jaxpr, traced = _without_small_floats(jaxpr, traced)
         jaxpr, traced = _laid_out(jaxpr, traced, borders)
     parts = split(jaxpr, len(bound.weights))
     spec, prepare_spec = _specs(parts, traced)
@@ -94,12 +95,16 @@ def lower(
     )
 
 
-def _without_halves(jaxpr: ClosedJaxpr, traced: Traced) -> tuple[ClosedJaxpr, Traced]:
+def _without_small_floats(
+    jaxpr: ClosedJaxpr, traced: Traced
+) -> tuple[ClosedJaxpr, Traced]:
     wide = [
-        replace(s, dtype="float32") if is_half(np.dtype(s.dtype)) else s
+        replace(s, dtype="float32") if is_half(kind) or is_float8(kind) else s
         for s in traced.weights
+        for kind in (np.dtype(s.dtype),)
     ]
-    return without_halves(jaxpr, len(wide)), replace(traced, weights=tuple(wide))
+    jaxpr = without_halves(without_float8(jaxpr, len(wide)), len(wide))
+    return jaxpr, replace(traced, weights=tuple(wide))
 
 
 def _laid_out(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from jax import Array
 
-from tpu_export.converters.stablehlo.operands import KEPT, composite
+from tpu_export.converters.stablehlo.operands import DTYPES, KEPT, composite
 from tpu_export.converters.stablehlo.ops import torchao as general
 from tpu_export.converters.stablehlo.ops.quantized_litert import marked
 from tpu_export.converters.stablehlo.registry import lowers_named
@@ -81,8 +81,10 @@ def dequantize_affine(
 
     def rule(x: Array, step: Array, zero: Array | None) -> Array:
         return general.dequantize_affine(
-            x, block_size, step, zero, input_dtype, *limits, output_dtype
+            x, block_size, step, zero, input_dtype, *limits
         )
 
+    # A half type rounds once, what the mark gives: no difference of small integers is lost.
     operands = (input, scale, zero_point)
-    return _told("dequantize", rule, operands, block_size, limits)
+    y = _told("dequantize", rule, operands, block_size, limits)
+    return y.astype(DTYPES[output_dtype])

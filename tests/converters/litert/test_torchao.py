@@ -1,0 +1,91 @@
+"""What torchao's quantize_ becomes in a .tflite, and what is said of it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import tpu_export as tx
+from tpu_export.converters.litert import LiteRtModel
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from torchao import quantization as ao
+
+INT4, AXIS, GROUP = torch.int4, ao.PerAxis(0), ao.PerGroup(16)
+GROUPED = "a scale for each group of an axis"
+EACH_CALL = "a scale of each call for other ops than products with integer weights"
+FIXED = "integers that are not dequantized by the same scale"
+
+
+class Halves(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.model(x.bfloat16()).float()
+        return y
+
+
+def converted(config: Any, dtype: torch.dtype = torch.float32) -> LiteRtModel:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 48), nn.ReLU(), nn.Linear(48, 16))
+    model = model.eval().to(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ao.quantize_(model, config)
+    whole = model if dtype == torch.float32 else Halves(model)
+    return tx.to_litert(whole.eval(), (torch.randn(4, 32),))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dynamic_activations_are_left_to_the_kernels(dtype: torch.dtype) -> None:
+    config = ao.Int8DynamicActivationIntxWeightConfig(INT4, AXIS)
+    edge = converted(config, dtype)
+    found = edge.report.integers
+    assert (found.dynamic, found.weights, found.floats) == (2, 2, ())
+    assert found.ops == {"forward": {"FULLY_CONNECTED": {"float32 x int8": 2}}}
+
+
+def test_weights_alone_are_stored_as_integers() -> None:
+    found = converted(ao.IntxWeightOnlyConfig(INT4, AXIS)).report.integers
+    assert (found.integers, found.weights, found.floats) == (0, 2, ())
+
+
+@pytest.mark.parametrize(
+    ("config", "reasons"),
+    [
+        (ao.IntxWeightOnlyConfig(INT4, GROUP), [GROUPED]),
+        (ao.Int8WeightOnlyConfig(granularity=GROUP), [GROUPED]),
+        (
+            ao.Int8DynamicActivationIntxWeightConfig(INT4, GROUP),
+            [GROUPED, EACH_CALL],
+        ),
+        (
+            ao.IntxWeightOnlyConfig(INT4, AXIS, ao.MappingType.ASYMMETRIC),
+            ["a weight with a zero point"],
+        ),
+        (ao.Int8DynamicActivationInt8WeightConfig(), [EACH_CALL]),
+        (
+            ao.Int8StaticActivationInt8WeightConfig(
+                torch.tensor([[0.03]]), granularity=ao.PerTensor()
+            ),
+            [FIXED],
+        ),
+    ],
+    ids=["group", "int8 group", "dynamic group", "zero point", "dynamic", "static"],
+)
+def test_what_is_float_arithmetic_is_said(config: Any, reasons: list[str]) -> None:
+    found = converted(config).report.integers
+    assert found.integers == found.dynamic == 0
+    assert set(found.floats) == set(reasons)
+
+
+def test_8_bit_floats_become_float32() -> None:
+    edge = converted(ao.Float8WeightOnlyConfig())
+    assert edge.report.ops["forward"] == {"FULLY_CONNECTED": 2}
