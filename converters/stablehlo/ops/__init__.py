@@ -40,6 +40,9 @@ from tpu_export.converters.stablehlo.ops import margin_loss as margin_loss
 from tpu_export.converters.stablehlo.ops import masked_indexing as masked_indexing
 from tpu_export.converters.stablehlo.ops import matrix_factors as matrix_factors
 from tpu_export.converters.stablehlo.ops import normalization as normalization
+from tpu_export.converters.stablehlo.ops import (
+    normalization_litert as normalization_litert,
+)
 from tpu_export.converters.stablehlo.ops import norms as norms
 from tpu_export.converters.stablehlo.ops import padding as padding
 from tpu_export.converters.stablehlo.ops import polynomials as polynomials

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import nn
 
@@ -59,3 +60,40 @@ def test_only_the_image_is_moved(
     (moved,) = model.report.transposes["forward"]
     assert moved.perm == (0, 2, 3, 1)
     assert moved.shape[1] == 3
+
+
+def _shuffled(y: torch.Tensor) -> torch.Tensor:
+    n, c, h, w = y.shape
+    return y.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
+
+
+# What is between two convolutions, its layers, the channels of the second, and the TRANSPOSEs
+# that are left: those that the op itself is.
+BETWEEN: dict[str, tuple[Callable[..., torch.Tensor], list[nn.Module], int, int]] = {
+    "group norm": (lambda y, f: f(y), [nn.GroupNorm(2, 8)], 8, 0),
+    "group norm of all": (lambda y, f: f(y), [nn.GroupNorm(1, 8, affine=False)], 8, 0),
+}
+
+
+class Between(nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.function, layers, channels, _ = BETWEEN[name]
+        self.layers = nn.ModuleList(layers)
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.second = nn.Conv2d(channels, 8, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.first(x))
+        return self.second(self.function(y, *self.layers)).mean((2, 3))
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_what_is_moved_between_convolutions(
+    right_in_both: Callable[..., LiteRtModel], name: str
+) -> None:
+    torch.manual_seed(0)
+    model = right_in_both(Between(name).eval(), torch.randn(2, 3, 8, 12))
+    image, own = (2, 3, 8, 12), model.report.transposes["forward"]
+    assert [t for t in own if t.shape == image]
+    assert len([t for t in own if t.shape != image]) == BETWEEN[name][-1], own

@@ -1,0 +1,63 @@
+"""Group norms with one axis of channels throughout, so that channels may be last."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import torch
+from jax import Array, lax
+
+from tpu_export.converters.stablehlo.operands import widen
+from tpu_export.converters.stablehlo.registry import lowers
+
+aten = torch.ops.aten
+
+
+def _group_mean(x: Array, groups: int) -> Array:
+    """Return the mean of each group: [N, C, 1, ...], or [N, 1, 1, ...] of one group."""
+    if groups in (1, x.shape[1]):
+        first = 1 if groups == 1 else 2
+        return jnp.mean(x, axis=tuple(range(first, x.ndim)), keepdims=True)
+    each = jnp.mean(x, axis=tuple(range(2, x.ndim))).reshape(x.shape[0], groups, -1)
+    mean = jnp.mean(each, axis=2, keepdims=True)
+    spread = jnp.broadcast_to(mean, each.shape)
+    return spread.reshape(*x.shape[:2], *(1 for _ in x.shape[2:]))
+
+
+def _group_norm(
+    x: Array, groups: int, weight: Array | None, bias: Array | None, eps: float
+) -> tuple[Array, Array, Array]:
+    mean = _group_mean(widen(x), groups)
+    centered = widen(x) - mean
+    rstd = lax.rsqrt(_group_mean(jnp.square(centered), groups) + eps)
+    shape = (1, -1, *(1 for _ in x.shape[2:]))
+    scale = rstd if weight is None else rstd * widen(weight).reshape(shape)
+    y = centered * scale
+    y = y if bias is None else y + widen(bias).reshape(shape)
+    saved = [t.reshape(x.shape[0], groups, -1)[:, :, 0] for t in (mean, rstd)]
+    return y.astype(x.dtype), saved[0].astype(x.dtype), saved[1].astype(x.dtype)
+
+
+@lowers(aten.group_norm.default, target="litert")
+def group_norm(
+    x: Array,
+    num_groups: int,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Array:
+    return _group_norm(x, num_groups, weight, bias, eps)[0]
+
+
+@lowers(aten.native_group_norm.default, target="litert")
+def native_group_norm(
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    N: int,  # noqa: N803 - the schema's name
+    C: int,  # noqa: N803 - the schema's name
+    HxW: int,  # noqa: N803 - the schema's name
+    group: int,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    return _group_norm(x, group, weight, bias, eps)
