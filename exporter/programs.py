@@ -57,6 +57,9 @@ def load_program(path: Path) -> ExportedProgram:
                 f"{path} needs {name}, which is not registered with torch's pytrees",
                 hint=_registering(name),
             ) from cause
+        if missing_class := _missing_class(cause):
+            what, hint = missing_class
+            raise ProgramFileError(f"{path} needs {what}", hint=hint) from cause
         if missing := _undefined_op(str(cause)):
             raise ProgramFileError(
                 f"{path} calls {missing}, which nothing that is imported defines",
@@ -92,6 +95,24 @@ def _registering(name: str) -> str:
     return (
         f"first import the module that registers it (import {module}), or export again "
         "with plain dicts and tuples"
+    )
+
+
+def _missing_class(error: BaseException) -> tuple[str, str] | None:
+    """Say which class of a library a file's tensors have, and what to do; None for others."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        return (
+            f"the module {error.name}, which is not installed",
+            f"install {package} (pip install {package}), in the version that saved the file",
+        )
+    found = re.search(r"Can't get attribute '(\w+)' on <module '([\w.]+)'", str(error))
+    if not isinstance(error, AttributeError) or found is None:
+        return None
+    package = found[2].partition(".")[0]
+    return (
+        f"{found[2]}.{found[1]}, which the installed {package} does not have",
+        f"install {package} in the version that saved the file",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import tpu_export as tx
+from tpu_export.exporter.programs import ProgramFileError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -134,3 +136,31 @@ def test_a_dynamic_batch(name: str, tmp_path: Path) -> None:
         torch.testing.assert_close(
             torch.tensor(program(x.numpy())), model(x).detach(), rtol=1e-5, atol=1e-5
         )
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    model = quantized("int8 by int4", perceptron, torch.float32)
+    torch.export.save(
+        torch.export.export(model, (torch.randn(4, 64),)), tmp_path / "m.pt2"
+    )
+    return tmp_path / "m.pt2"
+
+
+def test_a_file_without_torchao_says_what_to_install(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("torchao.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torchao", None)
+    with pytest.raises(ProgramFileError, match="needs the module torchao") as error:
+        tx.capture(saved)
+    assert "pip install torchao" in error.value.hint
+
+
+def test_a_file_of_another_torchao_says_so(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(ao, "IntxUnpackedToInt8Tensor")
+    with pytest.raises(ProgramFileError, match="installed torchao does not have"):
+        tx.capture(saved)
