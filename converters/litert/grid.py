@@ -132,3 +132,7 @@ class Grid:
             if length == size and int(np.prod(new[:axis])) == before:
                 return replace(self, axis=axis)
         return None
+
+
+# Integers as they are.
+WHOLE = Grid((1.0,), (0,), None, _LIMITS["i8"], "i8")

@@ -14,7 +14,8 @@ from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.grid import Grid
 
 MOVES = ("stablehlo.reshape", "stablehlo.transpose")
-FOLDS = (*MOVES, "stablehlo.convert", "stablehlo.broadcast_in_dim")
+_SLICE, _BROADCAST = "stablehlo.slice", "stablehlo.broadcast_in_dim"
+FOLDS = (*MOVES, "stablehlo.convert", _SLICE, _BROADCAST)
 _DTYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "f32": np.float32}
 
 
@@ -79,7 +80,11 @@ def folded(array: Array, operation: Any) -> Array | None:
     name = name_of(operation)
     if name in MOVES:
         return moved(array, operation)
-    if name == "stablehlo.broadcast_in_dim":
+    if name == _SLICE:
+        given = ("start_indices", "limit_indices", "strides")
+        ends = (ir.DenseI64ArrayAttr(operation.attributes[n]) for n in given)
+        return array[tuple(map(slice, *ends))]
+    if name == _BROADCAST:
         shape = _shape(operation.result)
         return np.full(shape, array.reshape(())) if array.size == 1 else None
     kind = ir.RankedTensorType(operation.result.type).element_type

@@ -10,14 +10,14 @@ arithmetic. Imported in workers only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 from litert_converter.mlir import ir
 
 from tpu_export.converters.litert.exchange import Array
-from tpu_export.converters.litert.grid import Grid
+from tpu_export.converters.litert.grid import WHOLE, Grid
 from tpu_export.converters.litert.gridded import (
     FOLDS,
     MOVES,
@@ -28,16 +28,13 @@ from tpu_export.converters.litert.gridded import (
     rounded,
     spread,
 )
+from tpu_export.converters.litert.hybrid import before, is_weight, join, weights_beside
 
 Known: TypeAlias = Callable[[Any], Array | None]
 _PREFIX = "tpu_export."
 _QUANTIZE, _DEQUANTIZE = _PREFIX + "quantize", _PREFIX + "dequantize"
 _GROUPED = _PREFIX + "grouped"  # around what was computed in floats
 _SAME = ("stablehlo.convert", "stablehlo.reshape")
-# What a half type rounds: a kernel that computes a scale of its own does without.
-_ROUNDING = ("stablehlo.convert", "stablehlo.reduce_precision")
-_PRODUCTS = ("stablehlo.convolution", "stablehlo.dot_general")
-_HYBRID = ("tfl.conv_2d", "tfl.depthwise_conv_2d", "tfl.fully_connected")
 
 
 class Integers:
@@ -68,6 +65,8 @@ class Integers:
         told: dict[Any, str] = {}
         for operation in _named(block, _GROUPED):
             marks.group(operation)
+        for operation in _named(block, "stablehlo.convert"):
+            marks.widened(operation)
         for operation in _named(block, _DEQUANTIZE):
             marks.weight(operation)
         for operation in _named(block, _QUANTIZE):  # none of a weight is read any more
@@ -85,17 +84,7 @@ class Integers:
 
     def join(self, function: Any) -> None:
         """Let ops of a converted function that are dynamic read integer weights."""
-        for operation in list(function.regions[0].blocks[0].operations):
-            if operation.operation.name not in _HYBRID:
-                continue
-            floats = operation.operands[1]
-            widened = _before(floats, ("tfl.cast",)).owner
-            if getattr(widened, "name", "") != "tfl.dequantize":
-                continue
-            integers = widened.operands[0]
-            if str(integers.type) in self._hybrid:
-                operation.operands[1] = integers
-                _drop(floats, until=integers)
+        join(function, self._hybrid)
 
 
 def _named(block: Any, name: str) -> list[Any]:
@@ -162,6 +151,22 @@ class _Marks:
         self.weights += grid.is_stored
         self.floats += [grid.no_weight] if grid.no_weight else []
 
+    def widened(self, convert: Any) -> None:
+        """Hold the int8 weight of a float product as one of scale 1."""
+        kinds = [
+            ir.RankedTensorType(v.type).element_type
+            for v in (convert.operands[0], convert.result)
+        ]
+        if [str(kind) for kind in kinds] != ["i8", "f32"]:
+            return
+        array = self._array(convert.operands[0]) if is_weight(convert) else None
+        if array is None:
+            return
+        with ir.InsertionPoint(convert), convert.location:
+            spread(convert.result, array, WHOLE)
+        convert.erase()
+        self.weights += 1
+
     def group(self, mark: Any) -> None:
         """Tell of what has scales for parts of an axis; it is computed as it stands."""
         mark.result.replace_all_uses_with(mark.operands[0])
@@ -194,7 +199,7 @@ class _Marks:
         same = all(
             name_of(r) == _DEQUANTIZE and _parameters(r) == parameters for r in backs
         )
-        weights = [w for r in backs for w in _weights_beside(r.result)] if same else []
+        weights = [w for r in backs for w in weights_beside(r.result)] if same else []
         if not weights or not all(weights):
             return (
                 "a scale of each call for other ops than products with integer weights"
@@ -262,36 +267,6 @@ class _Marks:
         return None if grid is None else grid.integers(array)
 
 
-def _weights_beside(value: Any) -> list[str]:
-    """Return the types of integer weights in products with a value; "" for another reader."""
-    found = []
-    for reader in readers(value):
-        if name_of(reader) in (*MOVES, *_ROUNDING):
-            found += _weights_beside(reader.result)
-            continue
-        is_product = name_of(reader) in _PRODUCTS and value == reader.operands[0]
-        given = _before(reader.operands[1], _ROUNDING) if is_product else None
-        weight: Any = reader if given is None else given.owner
-        held = is_product and getattr(weight, "name", "") == "tfl.dequantize"
-        found.append(str(weight.operands[0].type) if held else "")
-    return found
-
-
 def _parameters(mark: Any) -> list[Any]:
     """Return where scale and zero point come from, before what changes dtype or shape."""
-    return [_before(value, _SAME) for value in list(mark.operands)[1:]]
-
-
-def _before(value: Any, names: Sequence[str]) -> Any:
-    """Return what ops of some names made a value of."""
-    while getattr(value.owner, "name", "") in names:
-        value = value.owner.operands[0]
-    return value
-
-
-def _drop(value: Any, until: Any) -> None:
-    """Erase what made a value of another that nothing else reads."""
-    while value != until and not any(value.uses):
-        operation = value.owner
-        value = operation.operands[0]
-        operation.erase()
+    return [before(value, _SAME) for value in list(mark.operands)[1:]]

@@ -35,6 +35,7 @@ from tpu_export.converters.stablehlo.ops import indexing as indexing
 from tpu_export.converters.stablehlo.ops import least_squares as least_squares
 from tpu_export.converters.stablehlo.ops import linear as linear
 from tpu_export.converters.stablehlo.ops import linear_algebra as linear_algebra
+from tpu_export.converters.stablehlo.ops import linear_litert as linear_litert
 from tpu_export.converters.stablehlo.ops import loss as loss
 from tpu_export.converters.stablehlo.ops import margin_loss as margin_loss
 from tpu_export.converters.stablehlo.ops import masked_indexing as masked_indexing

@@ -52,9 +52,45 @@ def test_dynamic_activations_are_left_to_the_kernels(dtype: torch.dtype) -> None
     assert found.ops == {"forward": {"FULLY_CONNECTED": {"float32 x int8": 2}}}
 
 
-def test_weights_alone_are_stored_as_integers() -> None:
-    found = converted(ao.IntxWeightOnlyConfig(INT4, AXIS)).report.integers
+@pytest.mark.parametrize(
+    "config", [ao.IntxWeightOnlyConfig(INT4, AXIS), ao.Int8WeightOnlyConfig()]
+)
+def test_weights_alone_are_stored_as_integers(config: Any) -> None:
+    edge = converted(config)
+    found = edge.report.integers
     assert (found.integers, found.weights, found.floats) == (0, 2, ())
+    ops = edge.report.ops["forward"]
+    assert (ops["DEQUANTIZE"], ops["FULLY_CONNECTED"]) == (2, 2)
+    assert "CAST" not in ops
+
+
+def test_sums_of_integers_are_products_of_floats_that_hold_them() -> None:
+    edge = converted(ao.Int8DynamicActivationInt8WeightConfig())
+    assert edge.report.ops["forward"]["FULLY_CONNECTED"] == 2
+    assert edge.report.integers.weights == 2
+
+
+class Mixed(nn.Module):
+    """Integers of one type: beside values with a scale of each call, and beside plain ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("w", torch.randint(-127, 128, (16, 16), dtype=torch.int8))
+        self.register_buffer("v", torch.randint(-127, 128, (16, 16), dtype=torch.int8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        grid = ((1, 16), torch.int8, -128, 127)
+        ao_ops = torch.ops.torchao
+        scale, zero = ao_ops.choose_qparams_affine(x, "ASYMMETRIC", [1, 16], *grid[1:])
+        n = ao_ops.quantize_affine(x, [1, 16], scale, zero, *grid[1:])
+        y = ao_ops.dequantize_affine(n, [1, 16], scale, zero, *grid[1:])
+        return y @ self.w.float() / 500 + x @ self.v.float() / 500
+
+
+def test_a_plain_value_is_not_rounded_beside_one_that_is() -> None:
+    edge = tx.to_litert(Mixed().eval(), (torch.randn(4, 16),))
+    assert edge.report.integers.dynamic == 0
+    assert set(edge.report.integers.floats) == {EACH_CALL}
 
 
 @pytest.mark.parametrize(

@@ -192,8 +192,9 @@ def test_scales_of_float8(check_module: Callable[..., Any], options: Any) -> Non
 def test_products_of_integers(compare: Callable[..., None], left: torch.dtype) -> None:
     """Int8Tensor multiplies uint8 with int8 where the host has no product of signed ones."""
     info = torch.iinfo(left)
-    for n, k, m in ((18, 16, 8), (33, 40, 24)):
+    for n, k, m in ((18, 16, 8), (33, 40, 24), (18, 2056, 8)):
         x = torch.randint(info.min, info.max + 1, (n, k), dtype=left)
         weight = torch.randint(-128, 128, (m, k), dtype=torch.int8)
         x[0], weight[0] = info.max, -128
         compare(torch.ops.aten._int_mm.default, x, weight.t())
+        compare(torch.ops.aten._int_mm.default, x, weight.t(), target="litert")
