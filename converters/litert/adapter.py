@@ -16,6 +16,7 @@ from litert_converter.mlir import ir, passmanager
 from litert_converter.mlir._mlir_libs import converter_api_ext as api
 from litert_converter.mlir.dialects import arith, stablehlo
 
+from tpu_export.converters.litert.builtins import CONSTANTS, replace_composites
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.folding import folded
 from tpu_export.converters.litert.integers import Integers
@@ -104,6 +105,7 @@ class Conversion:
             config.qdq_conversion_mode = "DYNAMIC"
             config.strict_qdq_mode = True
             api.run_convert_to_tfl_passes(merged, passmanager.PassManager(), config)
+            replace_composites(merged)
             for operation in merged.body.operations:
                 if "tf.entry_function" in operation.attributes:
                     self.integers.join(operation)
@@ -113,9 +115,6 @@ class Conversion:
             withdrawal.run(merged.body)
             api.export_flatbuffer_to_file(merged.operation, str(path))
         return withdrawal
-
-
-_CONSTANTS = ("arith.constant", "tfl.pseudo_const")
 
 
 def _separate_results(function: Any) -> None:
@@ -139,7 +138,7 @@ def _copied(value: Any) -> Any:
 
     A constant is written twice: rows of one are gathered before CompiledModel looks.
     """
-    if getattr(value.owner, "name", "") in _CONSTANTS:
+    if getattr(value.owner, "name", "") in CONSTANTS:
         return value.owner.clone().result
     kind = ir.RankedTensorType(value.type)
     if not kind.shape:

@@ -60,6 +60,7 @@ from tpu_export.converters.stablehlo.ops import recurrent as recurrent
 from tpu_export.converters.stablehlo.ops import reduction as reduction
 from tpu_export.converters.stablehlo.ops import repeating as repeating
 from tpu_export.converters.stablehlo.ops import resize as resize
+from tpu_export.converters.stablehlo.ops import resize_litert as resize_litert
 from tpu_export.converters.stablehlo.ops import sampling as sampling
 from tpu_export.converters.stablehlo.ops import scattering as scattering
 from tpu_export.converters.stablehlo.ops import segments as segments

@@ -48,13 +48,14 @@ def _repeated(x: Array, dim: int, times: int) -> Array:
     return spread.reshape(*x.shape[:dim], x.shape[dim] * times, *x.shape[dim + 1 :])
 
 
-def _interpolate(
+def interpolate(
     x: Array,
     output_size: Sequence[int],
     align_corners: bool,
     scales: Sequence[float | None],
     kind: str,
 ) -> Array:
+    """Resize the last dimensions by weights of a kind: "linear", "cubic", or either with "_aa"."""
     if x.dtype == jnp.uint8 and len(output_size) == 2:
         return fixed_point(x, output_size, align_corners, scales, kind)
     if not jnp.issubdtype(x.dtype, jnp.floating):
@@ -83,9 +84,10 @@ def _nearest(
     return x
 
 
-def _sizes(
+def sizes_of(
     x: Array, output_size: Sequence[int] | None, factors: Sequence[float] | None
 ) -> tuple[list[int], list[float | None]]:
+    """Return the sizes of the result, and the factors that were given."""
     if output_size is not None:
         return list(output_size), [None] * len(output_size)
     assert factors is not None
@@ -113,11 +115,11 @@ def _register(name: str, rank: int, kind: str) -> None:
 
     def run(x: Array, outs: Sequence[int], align: bool, scales: Any) -> Array:
         if corners:
-            return _interpolate(x, outs, align, scales, kind)
+            return interpolate(x, outs, align, scales, kind)
         return _nearest(x, outs, scales, exact=kind == "nearest_exact")
 
     def vec(x: Array, output_size: Any, *rest: Any) -> Array:
-        outs, scales = _sizes(x, output_size, rest[-1])
+        outs, scales = sizes_of(x, output_size, rest[-1])
         return run(x, outs, bool(corners and rest[0]), scales)
 
     def default(x: Array, output_size: Any, *rest: Any, **named: float | None) -> Array:

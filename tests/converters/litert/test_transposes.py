@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from tpu_export.converters.litert import LiteRtModel, convert
@@ -62,15 +63,11 @@ def test_only_the_image_is_moved(
     assert moved.shape[1] == 3
 
 
-def _shuffled(y: torch.Tensor) -> torch.Tensor:
-    n, c, h, w = y.shape
-    return y.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
-
-
 # What is between two convolutions, its layers, the channels of the second, and the TRANSPOSEs
 # that are left: those that the op itself is.
 BETWEEN: dict[str, tuple[Callable[..., torch.Tensor], list[nn.Module], int, int]] = {
     "group norm": (lambda y, f: f(y), [nn.GroupNorm(2, 8)], 8, 0),
+    "bilinear": (lambda y: F.interpolate(y, size=(11, 20), mode="bilinear"), [], 8, 0),
     "group norm of all": (lambda y, f: f(y), [nn.GroupNorm(1, 8, affine=False)], 8, 0),
 }
 
