@@ -118,12 +118,14 @@ def _range(x: Array, blocks: Sequence[int]) -> tuple[Array, Array]:
 def _over(x: Array, number: float, dtype: np.dtype[Any]) -> Array:
     """Return x / number to the last bit.
 
-    The greatest value of a block lies half way between two levels, and XLA would multiply by
-    the inverse of a constant.
+    The greatest value of a block lies half way between two levels, and compilers multiply by
+    the inverse of what they know to be constant.
     """
     divisor = jnp.full_like(x, number)
     if current().target == "xla":
         divisor = lax.optimization_barrier(divisor)
+    else:
+        divisor = jnp.where(x == x, divisor, x)  # all but constant
     return rounded(x / divisor, dtype)
 
 
