@@ -112,7 +112,7 @@ def main() -> None:
     executorch = _python(options.executorch_python, environments.executorch)
     names = [*options.models.split(","), *(models.HEAVY if options.heavy else ())]
     wanted = [r for r in options.recipes.split(",") if r]
-    recipes = {r: read_recipe(r).rules[0].config() for r in wanted}
+    recipes = {r: read_recipe(r).rules[0].configs() for r in wanted}
     results: dict[str, Any] = {}
     for name in names:
         kept = options.keep / f"{name}.json" if options.keep else None

@@ -58,13 +58,13 @@ def named(feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def quantized(
     path: Path,
     recipe: str,
-    config: dict[str, Any],
+    config: list[dict[str, Any]],
     calls: list[dict[str, np.ndarray]],
     watched: bool,
     weights: int,
 ) -> dict[str, Any]:
     kept = {"algorithm_key": "no_quantize", "op_config": {}}
-    configs = [{"regex": ".*", "operation": "*", **config}]
+    configs = [{"regex": ".*", **own} for own in config]
     configs += [{"regex": ".*", "operation": o, **kept} for o in ("INPUT", "OUTPUT")]
     with Watch() if watched else nullcontext() as watch:
         start = time.monotonic()

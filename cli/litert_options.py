@@ -28,6 +28,14 @@ _OPTIONS = (
         "of such files, or data.py:batches.",
     ),
     click.option(
+        "--quantize-lint",
+        type=click.Choice(["auto", "masks", "off"]),
+        default="auto",
+        show_default=True,
+        help="litert: ops that the recipe would spoil get another number format, which is "
+        "said, and far values of masks are clamped; masks: the latter only.",
+    ),
+    click.option(
         "--io-dtype",
         type=click.Choice(["float32", "int8", "uint8"]),
         default="float32",
@@ -69,7 +77,14 @@ _OPTIONS = (
         help="litert: fail above this multiple of the float file's time.",
     ),
 )
-_NAMES = ("quantize", "calibrate", "io_dtype", "min_snr", "max_slowdown")
+_NAMES = (
+    "quantize",
+    "calibrate",
+    "quantize_lint",
+    "io_dtype",
+    "min_snr",
+    "max_slowdown",
+)
 _MORE = ("io_layout", "preprocess", "dynamic_dims", *annotation_options.NAMES)
 _FLAGS = [f"--{n.replace('_', '-')}" for n in (*_NAMES, *_MORE)]
 
@@ -88,14 +103,14 @@ def read_litert_options(target: str, options: dict[str, Any]) -> LiteRtOptions |
         UsageError: some are given for another target.
         RecipeError: some are about quantization, and no recipe is given.
     """
-    quantize, calibrate, io_dtype, snr, slowdown = (options.pop(n) for n in _NAMES)
+    quantize, calibrate, lint, io_dtype, snr, slowdown = map(options.pop, _NAMES)
     more = annotation_options.read_annotations(options)
     layout = _layout(options.pop("io_layout"))
     dims = options.pop("dynamic_dims")
     fixed = dims if dims != "buckets" else None
     images = _preprocess(options.pop("preprocess"))
     given = [quantize, calibrate, snr, slowdown, more or layout or images or fixed]
-    if all(x is None for x in given) and io_dtype == "float32":
+    if all(x is None for x in given) and (lint, io_dtype) == ("auto", "float32"):
         return None
     if target != "litert":
         raise UsageError(
@@ -117,7 +132,7 @@ def read_litert_options(target: str, options: dict[str, Any]) -> LiteRtOptions |
     more |= {"io_layout": layout} if layout else {}
     more |= {"preprocess": images} if images else {}
     found = LiteRtOptions(
-        quantize, calibrate, io_dtype, gates, dynamic_dims=dims, **more
+        quantize, calibrate, io_dtype, gates, dynamic_dims=dims, lint=lint, **more
     )
     found.check()
     return found

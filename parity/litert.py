@@ -13,6 +13,7 @@ from tpu_export.converters.litert import LiteRtModel, build
 from tpu_export.converters.litert.engines import ENGINES, Calls, Engine
 from tpu_export.converters.litert.model import LiteRtReport
 from tpu_export.converters.litert.quantize.errors import RecipeError
+from tpu_export.converters.litert.quantize.lint import Lint
 from tpu_export.converters.litert.transposes import table, total
 from tpu_export.converters.litert.trial import Candidate
 from tpu_export.converters.stablehlo.program import LoweredProgram
@@ -209,6 +210,7 @@ def to_litert(
     recipe: str | Path | None = None,
     calibration: str | Sequence[Mapping[str, Any]] | None = None,
     io_layout: IoLayout = "nchw",
+    lint: Lint = "auto",
 ) -> LiteRtModel:
     """Convert a model to LiteRT, and quantize it where a recipe says so.
 
@@ -226,6 +228,8 @@ def to_litert(
         io_layout: "nhwc": inputs and outputs of 4 dimensions have their channels last in the
             file ("ndhwc": of 5, "nlc": of 3); or by name, {"image": "nhwc"}. Calibration
             stays as torch has it.
+        lint: "auto": ops that the recipe would spoil get another number format, and far values
+            of masks are clamped; "masks": the latter only; "off": neither.
 
     Returns:
         A model with .save(path), .run(…) and .report. It was loaded and run in both LiteRT
@@ -233,10 +237,11 @@ def to_litert(
 
     Raises:
         LiteRtUnsupportedOpsError: ops that LiteRT cannot hold or computes wrongly.
-        RecipeError, CalibrationError, QuantizedNothingError: as of `quantize`.
+        RecipeError, CalibrationError, QuantizedNothingError, WeightsLostError: as of
+            `quantize`.
     """
     options = LiteRtOptions(
-        recipe, calibration, dynamic_dims=dynamic_dims, io_layout=io_layout
+        recipe, calibration, dynamic_dims=dynamic_dims, io_layout=io_layout, lint=lint
     )
     options.check()
     signatures = captures(model, tuple(args), kwargs, dynamic_shapes)

@@ -157,12 +157,15 @@ def _parity(rows: Sequence[ParityRow]) -> dict[str, object]:
     }
 
 
+_SAID_OF_RECIPE = ("recipe", "rules", "sha256", "data", "clamped", "lint")
+
+
 def _quantization(found: Mapping[str, Any] | None) -> dict[str, object] | None:
     """Return recipe, coverage and verdict; no times, which are never the same twice."""
     if found is None:
         return None
     return {
-        **{key: found[key] for key in ("recipe", "rules", "sha256", "data", "clamped")},
+        **{key: found[key] for key in _SAID_OF_RECIPE},
         "agreements": [
             {key: _finite(value) for key, value in row.items()}
             for row in found["verdict"]["agreements"]

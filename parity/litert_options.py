@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from tpu_export.converters.litert.quantize.errors import CalibrationError, RecipeError
-from tpu_export.converters.litert.quantize.quantizer import Border
+from tpu_export.converters.litert.quantize.job import Border
+from tpu_export.converters.litert.quantize.lint import Lint
 from tpu_export.converters.litert.quantize.recipes import read_recipe
 from tpu_export.parity.annotations import Annotations
 from tpu_export.parity.normalization import read_normalization
@@ -34,6 +35,8 @@ class LiteRtOptions:
         dynamic_dims: "buckets": a signature for each set of sizes of --bucket, or of sizes
             that are chosen; "example": one for the example's sizes; "symbolic": one for any size.
         io_layout: whether inputs and outputs of 4 dimensions have their channels last.
+        lint: "auto": ops that the recipe would spoil get another number format, and far values
+            of masks are clamped; "masks": the latter only; "off": neither.
         preprocess: inputs that are uint8 images in the file -> how they are normalized there,
             as `--preprocess` says it: "imagenet", or "mean,mean,mean/std,std,std".
     """
@@ -45,6 +48,7 @@ class LiteRtOptions:
     annotations: Annotations = field(default_factory=Annotations)
     dynamic_dims: DynamicDims = "buckets"
     io_layout: IoLayout = "nchw"
+    lint: Lint = "auto"
     preprocess: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -61,6 +65,7 @@ class LiteRtOptions:
             read_normalization(text)
         given = {
             "--calibrate": self.calibrate is not None,
+            "--quantize-lint": self.lint != "auto",
             "--io-dtype": self.io_dtype != "float32",
             "--min-snr": self.gates.min_snr is not None,
             "--max-slowdown": self.gates.max_slowdown is not None,

@@ -161,7 +161,7 @@ def quantize_debug(
     return QuantizeDebug(
         recipe=last.recipe,
         data=f"{len(data)} real inputs" if data else "the example and seeded inputs",
-        clamped=last.clamped,
+        clamped=last.changed(),
         layers=found.layers if found else search.layers(first),
         found=found,
         verdict=verdict,

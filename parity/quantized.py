@@ -63,7 +63,7 @@ class Judged:
                 f"{name}: {found}",
                 *(f"  {reason}" for reason in found.reasons()),
             ]
-        lines += self.quantized.clamped
+        lines += self.quantized.changed()
         lines += _borders(self.model)
         return [*lines, *verdict_text(self.verdict).splitlines()]
 
@@ -77,6 +77,7 @@ class Judged:
             "data": self.data,
             "text": self.lines(),
             "clamped": list(self.quantized.clamped),
+            "lint": [f.to_json() for f in self.quantized.findings],
             "coverage": {n: c.to_json() for n, c in self.quantized.coverage.items()},
             "verdict": self.verdict.to_json(),
         }
@@ -137,7 +138,7 @@ def made(
     }
     taken = inputs if options.calibrate is not None else {}
     recipe = read_recipe(options.recipe)
-    done = quantize(plain, recipe, taken, border=options.io_dtype)
+    done = quantize(plain, recipe, taken, border=options.io_dtype, lint=options.lint)
     _check_engines(done.model, inputs)
     return done
 

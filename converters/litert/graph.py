@@ -80,6 +80,13 @@ class Graph:
         """Whether a tensor is float32."""
         return bool(self.subgraph.tensors[tensor].type == 0)
 
+    def constant(self, tensor: int) -> Array:
+        """Return the values of a float32 constant, in its shape."""
+        found = self.subgraph.tensors[tensor]
+        data = bytes(self.model.buffers[found.buffer].data)
+        shape = () if found.shape is None else tuple(map(int, found.shape))
+        return np.frombuffer(data, np.float32).reshape(shape)
+
     def scale_of(self, tensor: int) -> Scale | None:
         """Return how a quantized activation is read; None for plain numbers."""
         found = self.subgraph.tensors[tensor]

@@ -22,7 +22,9 @@ from tpu_export.converters.litert.graph import (
     operator,
     pack,
     read_graph,
+    read_model,
     whole_fork,
+    write_model,
 )
 
 _FLOAT32, _INT32 = 0, 2  # of the schema's TensorType
@@ -52,6 +54,35 @@ def widen_blocks(
             graph.subgraph.operators[:0] = added
             drop_unused(graph)
             pack(graph, path)
+
+
+def fill_blocks(path: Path) -> None:
+    """Give blocks whose scale is 0, which the runtime refuses, zeros of another scale.
+
+    A scale is float16. That of a block of zeros comes out as 0, and its integers as anything.
+    """
+    model = read_model(path)
+    found = False
+    for tensors in (graph.tensors for graph in model.subgraphs):
+        for tensor in tensors:
+            details = getattr(tensor.quantization, "details", None)
+            index = getattr(details, "scales", None)
+            if index is not None:
+                scales = model.buffers[tensors[index].buffer]
+                found |= _fill(model.buffers[tensor.buffer], scales)
+    if found:
+        write_model(model, path)
+
+
+def _fill(weights: Any, scales: Any) -> bool:
+    """Rewrite buffers of integers and of float16; whether it was necessary."""
+    steps = np.frombuffer(bytes(scales.data), np.float16)
+    empty = steps == 0
+    if empty.any():
+        blocks = np.frombuffer(bytes(weights.data), np.uint8).reshape(len(steps), -1)
+        weights.data = np.where(empty[:, None], 0, blocks).astype(np.uint8).reshape(-1)
+        scales.data = np.where(empty, 1, steps).astype(np.float16).view(np.uint8)
+    return bool(empty.any())
 
 
 def _widened(graph: Graph, weight: int) -> tuple[int, list[Any]]:

@@ -123,8 +123,9 @@ def _of_kind(
 def _reason(node: Node, recipe: Recipe, parameters: int) -> str:
     number = recipe.rule_of(node.place.module, node.name)
     if number is None or recipe.rules[number].recipe == FLOAT:
-        return "in float by the recipe"
-    if not parameters and not recipe.rules[number].recipe.startswith("static-"):
+        is_ours = number is not None and number >= len(recipe.rules) - recipe.linted
+        return f"in float by the {'lint' if is_ours else 'recipe'}"
+    if not parameters and not recipe.rules[number].is_static:
         return "without weights"
     return f"not taken by ai-edge-quantizer as {recipe.rules[number].recipe}"
 

@@ -36,3 +36,18 @@ class QuantizerFailedError(TpuExportError):
     """ai-edge-quantizer refused the file, or died."""
 
     code = "TPX-0613"
+
+
+class WeightsLostError(TpuExportError):
+    """Weights that a number format cannot hold; nothing is written."""
+
+    code = "TPX-0614"
+
+    @classmethod
+    def of(cls, place: str, what: str, recipe: str) -> WeightsLostError:
+        """Return the error for weights of a place in a model."""
+        return cls(
+            f"{recipe} cannot hold the weights of {place}: {what}",
+            hint="give that module dynamic-int8 or float in a recipe.toml, or leave "
+            "--quantize-lint at auto",
+        )

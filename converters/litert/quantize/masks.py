@@ -6,12 +6,20 @@ exp(-20) is 2e-9 of the largest weight, which 8 and 16 bits cannot tell from not
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from tpu_export.converters.litert.fold import hold
-from tpu_export.converters.litert.graph import Graph, Node
+from tpu_export.converters.litert.graph import (
+    Graph,
+    Node,
+    pack,
+    read_graph,
+    whole_fork,
+)
 
 CLAMP = -20.0
 # Below what a softmax can tell from nothing; BERT's mask is -10000.
@@ -43,6 +51,21 @@ class Clamped:
         )
 
 
+def without_far_masks(
+    plain: Path, signatures: Iterable[str], folder: Path
+) -> tuple[Path, list[str]]:
+    """Write a file to a folder with the masks of all signatures clamped; returns what was."""
+    found: list[str] = []
+    for name in signatures:
+        graph = whole_fork(read_graph(plain, name))
+        clamped = clamp_masks(graph)
+        if clamped:
+            plain = folder / f"clamped-{len(found)}.tflite"
+            pack(graph, plain)
+            found += map(str, clamped)
+    return plain, found
+
+
 def clamp_masks(graph: Graph) -> list[Clamped]:
     """Raise the far values of constants that go into a softmax, in a forked graph."""
     users: dict[int, list[Node]] = {}
@@ -55,8 +78,7 @@ def clamp_masks(graph: Graph) -> list[Clamped]:
             continue
         if not all(_into_softmax(node, users) for node in uses):
             continue
-        buffer = graph.model.buffers[graph.subgraph.tensors[tensor].buffer]
-        values = np.frombuffer(bytes(buffer.data), np.float32)
+        values = graph.constant(tensor)
         far = values <= FAR
         if far.any():
             lowest, place = float(values.min()), str(uses[0].place)

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import weakref
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
 
-from tpu_export.converters.litert.exchange import Array, write_arrays
 from tpu_export.converters.litert.flatbuffer import op_histograms
 from tpu_export.converters.litert.fold import fold_constants
-from tpu_export.converters.litert.graph import Graph, Node, read_graph
+from tpu_export.converters.litert.graph import read_graph
 from tpu_export.converters.litert.model import LiteRtModel
-from tpu_export.converters.litert.process import run_module
+from tpu_export.converters.litert.quantize.biases import hold_biases
 from tpu_export.converters.litert.quantize.blocks import widen_blocks
 from tpu_export.converters.litert.quantize.borders import as_uint8
 from tpu_export.converters.litert.quantize.coverage import Coverage, coverage
 from tpu_export.converters.litert.quantize.errors import (
     CalibrationError,
     QuantizedNothingError,
-    QuantizerFailedError,
     RecipeError,
+    WeightsLostError,
 )
-from tpu_export.converters.litert.quantize.recipes import (
-    FLOAT,
-    WEIGHT_BLOCKS,
-    Recipe,
-    Rule,
-    unused,
+from tpu_export.converters.litert.quantize.findings import Finding, lines
+from tpu_export.converters.litert.quantize.job import Border, Data, run_worker
+from tpu_export.converters.litert.quantize.lint import (
+    Lint,
+    activation_findings,
+    weight_findings,
+    with_findings,
 )
+from tpu_export.converters.litert.quantize.masks import without_far_masks
+from tpu_export.converters.litert.quantize.recipes import WEIGHT_BLOCKS, Recipe
 from tpu_export.converters.litert.transposes import transposes
-
-Data: TypeAlias = Mapping[str, Sequence[Mapping[str, Array]]]
-Border: TypeAlias = Literal["float32", "int8", "uint8"]
-_WORKER = "tpu_export.converters.litert.quantize.worker"
 
 
 @dataclass(frozen=True)
@@ -46,14 +41,21 @@ class Quantized:
     """A quantized file and what became of the float one.
 
     Attributes:
+        recipe: with the rules of the lint.
         coverage: of each signature, by name.
-        clamped: what was changed before, in words.
+        clamped: values of masks and steps of weights that were changed, in words.
+        findings: what the lint gave another number format.
     """
 
     model: LiteRtModel
     recipe: Recipe
     coverage: Mapping[str, Coverage]
     clamped: Sequence[str]
+    findings: Sequence[Finding] = ()
+
+    def changed(self) -> list[str]:
+        """Return what the lint did, in words."""
+        return [*self.clamped, *lines(self.findings)]
 
 
 def quantize(
@@ -62,6 +64,7 @@ def quantize(
     data: Data | None = None,
     *,
     border: Border = "float32",
+    lint: Lint = "auto",
 ) -> Quantized:
     """Quantize a float .tflite.
 
@@ -71,57 +74,76 @@ def quantize(
         data: calls of each signature, inputs and state by LiteRT's names; static recipes
             take the range of each activation from them.
         border: dtype of floating-point inputs and outputs; integers need a static recipe.
+        lint: whether ops that the recipe would spoil get another number format ("auto"), and
+            masks are clamped ("auto", "masks"); "off": the recipe and the numbers as given.
 
     Raises:
         RecipeError: a rule is about nothing in this model.
         CalibrationError: a static recipe without data.
         QuantizedNothingError: the whole file would stay in float.
         QuantizerFailedError: ai-edge-quantizer refused it, or died.
+        WeightsLostError: a number format cannot hold weights, and the lint may not mend it.
     """
     if recipe.is_static and not all((data or {}).get(s) for s in plain.signatures):
         raise CalibrationError.without(recipe.name)
-    if border != "float32" and not recipe.is_static:
+    if border != "float32" and not recipe.holds("static-int8"):
         raise RecipeError(
-            f"{recipe.name} keeps activations in float: inputs cannot be {border}",
+            f"{recipe.name} has no 8-bit activations: inputs cannot be {border}",
             hint="take --quantize static-int8, or leave --io-dtype out",
         )
     place = Path(tempfile.mkdtemp(prefix="tpu-export-quantize-"))
     try:
-        path = _folded(plain, place)
-        done = _run(path, list(plain.signatures), recipe, data or {}, border, place)
-        _finish(place / "model.tflite", list(plain.signatures), recipe, border)
-        model = _model(plain, place / "model.tflite", border)
-        found = {
-            name: coverage(path, model.path, name, recipe) for name in plain.signatures
-        }
-        if not any(c.quantized_ops for c in found.values()):
-            reasons = "; ".join(r for c in found.values() for r in c.reasons())
-            raise QuantizedNothingError(
-                f"{recipe.name} leaves every op of this model in float: {reasons}",
-                hint="take another recipe; dynamic-int8 and static-int8 know most ops",
-            )
+        done = _quantized(plain, recipe, data or {}, border, lint, place)
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
-    weakref.finalize(model, shutil.rmtree, place, ignore_errors=True)
-    return Quantized(model, recipe, found, done["clamped"])
+    weakref.finalize(done.model, shutil.rmtree, place, ignore_errors=True)
+    return done
+
+
+def _quantized(
+    plain: LiteRtModel,
+    recipe: Recipe,
+    data: Data,
+    border: Border,
+    lint: Lint,
+    place: Path,
+) -> Quantized:
+    names, result = list(plain.signatures), place / "model.tflite"
+    path, changed = _folded(plain, place), list[str]()
+    if recipe.is_static and lint != "off":
+        path, changed = without_far_masks(path, names, place)
+    found = activation_findings(path, names, recipe, data) if lint == "auto" else []
+    recipe = with_findings(recipe, found)
+    run_worker(path, names, recipe, data, border, place)
+    if lost := weight_findings(path, result, names, recipe):
+        if lint != "auto":
+            raise WeightsLostError.of(lost[0].module, lost[0].why, recipe.name)
+        found, recipe = [*found, *lost], with_findings(recipe, lost)
+        run_worker(path, names, recipe, data, border, place)
+        for finding in weight_findings(path, result, names, recipe):
+            raise WeightsLostError.of(finding.module, finding.why, recipe.name)
+    changed += hold_biases(path, result)
+    _finish(result, names, recipe, border)
+    model = _model(plain, result, border)
+    covered = {name: coverage(path, model.path, name, recipe) for name in names}
+    if not any(c.quantized_ops for c in covered.values()):
+        reasons = "; ".join(r for c in covered.values() for r in c.reasons())
+        raise QuantizedNothingError(
+            f"{recipe.name} leaves every op of this model in float: {reasons}",
+            hint="take another recipe; dynamic-int8 and static-int8 know most ops",
+        )
+    return Quantized(model, recipe, covered, changed, found)
 
 
 def _finish(
     path: Path, signatures: Sequence[str], recipe: Recipe, border: Border
 ) -> None:
     """Do to a quantized file what ai-edge-quantizer cannot."""
-    if any(rule.recipe == WEIGHT_BLOCKS for rule in recipe.rules):
-        widen_blocks(
-            path, signatures, lambda node: _recipe_of(node, recipe) == WEIGHT_BLOCKS
-        )
+    if recipe.holds(WEIGHT_BLOCKS):
+        widen_blocks(path, signatures, lambda node: recipe.of(node) == WEIGHT_BLOCKS)
     if border == "uint8":
         as_uint8(path, signatures)
-
-
-def _recipe_of(node: Node, recipe: Recipe) -> str:
-    number = recipe.rule_of(node.place.module, node.name)
-    return FLOAT if number is None else recipe.rules[number].recipe
 
 
 def _folded(plain: LiteRtModel, place: Path) -> Path:
@@ -132,71 +154,6 @@ def _folded(plain: LiteRtModel, place: Path) -> Path:
         if fold_constants(path, name, folded):
             path = folded
     return path
-
-
-def _run(
-    plain: Path,
-    signatures: Sequence[str],
-    recipe: Recipe,
-    data: Data,
-    border: Border,
-    place: Path,
-) -> Any:
-    graphs = [read_graph(plain, name) for name in signatures]
-    data = data if recipe.is_static else {}
-    for name, calls in data.items():
-        for i, call in enumerate(calls):
-            write_arrays(place / "data" / name / str(i), call)
-    job = {
-        "plain": str(plain),
-        "static": recipe.is_static,
-        "signatures": list(signatures),
-        "configs": _configs(graphs, recipe),
-        "borders": ["INPUT", "OUTPUT"] if border == "float32" else [],
-        "calls": {name: len(calls) for name, calls in data.items()},
-    }
-    (place / "job.json").write_text(json.dumps(job))
-    status, words = run_module(_WORKER, str(place))
-    if status == 0:
-        return json.loads((place / "done.json").read_text())
-    report = place / "error.json"
-    said = json.loads(report.read_text())["failed"] if report.exists() else words
-    raise QuantizerFailedError(
-        f"ai-edge-quantizer failed on {recipe.name}: {' '.join(said.split())[:600]}",
-        hint="leave the op or module it names in float with a recipe.toml",
-    )
-
-
-def _configs(graphs: Sequence[Graph], recipe: Recipe) -> list[dict[str, Any]]:
-    """Return the quantizer's config of most ops, then those of others with their scopes."""
-    ops = [(n.place.module, n.name) for graph in graphs for n in graph.nodes]
-    if idle := unused(recipe, ops):
-        modules = ", ".join(sorted({m or '""' for m, _ in ops})[:8])
-        raise RecipeError(
-            f"a rule of {recipe.name} is about no op: module {idle[0].module!r}, "
-            f"ops {list(idle[0].ops) or 'all'}",
-            hint=f"modules of this model: {modules}; ops: "
-            f"{', '.join(sorted({op for _, op in ops})[:8])}",
-        )
-    found: dict[Rule, list[str]] = {}
-    for graph in graphs:
-        for node in graph.nodes:
-            rule = Rule(_recipe_of(node, recipe))
-            found.setdefault(rule, []).append(_scope(graph, node.outputs))
-    most = Counter({rule: len(scopes) for rule, scopes in found.items()})
-    (base, _), *_ = most.most_common(1)
-    rest = [
-        rule.config() | {"scopes": sorted(set(scopes))}
-        for rule, scopes in found.items()
-        if rule != base
-    ]
-    return [base.config(), *rest]
-
-
-def _scope(graph: Graph, outputs: Sequence[int]) -> str:
-    """Return the name that ai-edge-quantizer knows an op by: those of its results."""
-    names = (graph.subgraph.tensors[i].name.decode() for i in outputs)
-    return "".join(f"{name};" for name in names)[:10000]
 
 
 def _model(plain: LiteRtModel, path: Path, border: Border) -> LiteRtModel:

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from tpu_export.converters.litert.graph import Node
 from tpu_export.converters.litert.quantize.errors import RecipeError
 
 FLOAT = "float"
@@ -71,6 +72,15 @@ _CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 NAMES = (*_CONFIGS, FLOAT)
+
+
+def _config(name: str) -> dict[str, Any]:
+    if name == FLOAT:
+        return {"algorithm_key": "no_quantize", "op_config": {}}
+    algorithm, config = _CONFIGS[name]
+    return {"algorithm_key": algorithm, "op_config": config}
+
+
 _KEYS = {"module", "ops", "recipe"}
 
 
@@ -98,25 +108,42 @@ class Rule:
         lines += [f"ops = {json.dumps(self.ops)}"] if self.ops else []
         return "\n".join(["[[rule]]", *lines, ""])
 
-    def config(self) -> dict[str, Any]:
-        """Return what ai-edge-quantizer calls the number format."""
-        if self.recipe == FLOAT:
-            return {"algorithm_key": "no_quantize", "op_config": {}}
-        algorithm, config = _CONFIGS[self.recipe]
-        return {"algorithm_key": algorithm, "op_config": config}
+    def configs(self) -> list[dict[str, Any]]:
+        """Return what ai-edge-quantizer calls the number format, of all ops and of some.
 
-
-@dataclass(frozen=True)
-class Recipe:
-    """Rules in order, of which the last that fits an op counts; none: float."""
-
-    name: str
-    rules: tuple[Rule, ...]
+        Static formats have no kernel for a table of embeddings: its rows are int8, widened.
+        """
+        own = [{"operation": "*", **_config(self.recipe)}]
+        if self.is_static:
+            own += [{"operation": "EMBEDDING_LOOKUP", **_config("dynamic-int8")}]
+        return own
 
     @property
     def is_static(self) -> bool:
         """Whether activations get their scales before, from calibration data."""
-        return any(rule.recipe.startswith("static-") for rule in self.rules)
+        return self.recipe.startswith("static-")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Rules in order, of which the last that fits an op counts; none: float.
+
+    Attributes:
+        linted: how many of the rules, the last ones, come from the lint.
+    """
+
+    name: str
+    rules: tuple[Rule, ...]
+    linted: int = 0
+
+    @property
+    def is_static(self) -> bool:
+        """Whether activations get their scales before, from calibration data."""
+        return any(rule.is_static for rule in self.rules)
+
+    def holds(self, recipe: str) -> bool:
+        """Whether a rule is of a number format."""
+        return any(rule.recipe == recipe for rule in self.rules)
 
     @property
     def digest(self) -> str:
@@ -125,7 +152,7 @@ class Recipe:
 
     def to_json(self) -> str:
         """Return the rules with all that they stand for."""
-        rules = [asdict(rule) | rule.config() for rule in self.rules]
+        rules = [asdict(rule) | {"configs": rule.configs()} for rule in self.rules]
         return json.dumps(rules, sort_keys=True, separators=(",", ":"))
 
     def to_toml(self) -> str:
@@ -136,6 +163,11 @@ class Recipe:
         """Return the place of the rule that counts for an op, None where none fits."""
         fits = [i for i, rule in enumerate(self.rules) if rule.fits(module, op)]
         return fits[-1] if fits else None
+
+    def of(self, node: Node) -> str:
+        """Return the number format of an op, a name of NAMES."""
+        number = self.rule_of(node.place.module, node.name)
+        return FLOAT if number is None else self.rules[number].recipe
 
 
 def read_recipe(text: str | Path) -> Recipe:
