@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -61,6 +64,8 @@ def load_program(path: Path) -> ExportedProgram:
             what, hint = missing_class
             raise ProgramFileError(f"{path} needs {what}", hint=hint) from cause
         if missing := _undefined_op(str(cause)):
+            if missing.startswith("torch.ops.torchao.") and _import_torchao():
+                return load_program(path)
             raise ProgramFileError(
                 f"{path} calls {missing}, which nothing that is imported defines",
                 hint="import the library of that op in a model.py whose get_model() returns "
@@ -122,6 +127,14 @@ def _undefined_op(message: str) -> str | None:
     if found is None or hasattr(getattr(torch.ops, found[1]), found[2]):
         return None
     return found[0].removeprefix("target=").strip("'")
+
+
+def _import_torchao() -> bool:
+    """Register torchao's ops; tell whether that is new."""
+    if "torchao" in sys.modules or find_spec("torchao") is None:
+        return False
+    import_module("torchao.quantization")
+    return True
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -155,6 +156,18 @@ def test_a_file_without_torchao_says_what_to_install(
     with pytest.raises(ProgramFileError, match="needs the module torchao") as error:
         tx.capture(saved)
     assert "pip install torchao" in error.value.hint
+
+
+def test_a_file_whose_weights_are_plain_is_read_by_a_process_without_torchaos_ops(
+    tmp_path: Path,
+) -> None:
+    model = quantized("int8 by int4", perceptron, torch.float32)
+    program = torch.export.export(model, (torch.randn(4, 64),)).run_decompositions({})
+    torch.export.save(program, tmp_path / "m.pt2")
+    code = "import sys, tpu_export; tpu_export.capture(sys.argv[1]).lower()"
+    subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "m.pt2"], check=True, timeout=120
+    )
 
 
 def test_a_file_of_another_torchao_says_so(
