@@ -29,7 +29,7 @@ from tpu_export.converters.stablehlo.operands import HALF_BITS
 
 Form: TypeAlias = Callable[..., Any]
 _SCOPE = "litert_form"  # what a form is made of has no further form
-_NARROW = frozenset({"int8", "uint8", "int16"})
+_NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
 _COMPARED = ("eq", "ge", "gt", "le", "lt", "ne", "select_n")
 _COMPUTED = ("abs", "add", "clamp", "div", "integer_pow", "mul", "neg", "rem", "sub")
 _EXTREMES = ("max", "min", "reduce_max", "reduce_min", "reduce_sum", "sign")
@@ -37,6 +37,10 @@ _BITS = ("and", "or", "xor", "not", "shift_left", "shift_right_arithmetic")
 _WIDENED = frozenset(
     (*_COMPARED, *_COMPUTED, *_EXTREMES, *_BITS, "shift_right_logical", "pad", "rev")
 )
+# What only moves elements has kernels of 8, 32 and 64 bits; the type is one of those.
+_JOINED = ("concatenate", "stack", "broadcast_in_dim", "pad")
+_MOVED = frozenset((*_JOINED, "dynamic_slice", "gather", "rev", "slice", "transpose"))
+_MOVED_AS = {"int16": jnp.int32, "uint16": jnp.int32, "uint32": jnp.int64}
 
 
 def litert_forms(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -95,7 +99,11 @@ def _form(eqn: JaxprEqn) -> Form | None:
     aval: Any = eqn.invars[-1].aval
     name, dtype = eqn.primitive.name, str(getattr(aval, "dtype", ""))
     if dtype in _NARROW and name in _WIDENED:
-        return _widened(eqn.primitive, dtype)
+        return _widened(eqn.primitive, dtype, jnp.int32)
+    operand: Any = eqn.invars[0].aval
+    moved = str(getattr(operand, "dtype", ""))
+    if moved in _MOVED_AS and name in _MOVED:
+        return _widened(eqn.primitive, moved, _MOVED_AS[moved])
     if name == "dot_general" and "int" in dtype:
         return _whole_product
     if name == "dot_general":
@@ -104,11 +112,11 @@ def _form(eqn: JaxprEqn) -> Form | None:
     return _FORMS.get((name, dtype)) or _FORMS.get((name, kind))
 
 
-def _widened(primitive: Any, dtype: str) -> Form:
-    """Compute in 32 bits, and keep the low ones."""
+def _widened(primitive: Any, dtype: str, wide_dtype: Any) -> Form:
+    """Compute in more bits, and keep the low ones."""
 
     def form(*operands: Array, **params: Any) -> Any:
-        wide = [x.astype(jnp.int32) if x.dtype == dtype else x for x in operands]
+        wide = [x.astype(wide_dtype) if x.dtype == dtype else x for x in operands]
         name = primitive.name.replace("logical", "arithmetic")  # the sign is 0 now
         plain = _FORMS.get((name, "int"), primitive.bind)
         found = plain(*wide, **params)

@@ -110,3 +110,26 @@ def test_shifts_by_the_width(right_in_both: Any, dtype: torch.dtype) -> None:
         return [y for v in (x[:1], x[1:2], x[8:9]) for y in (v << n, v >> n)]
 
     right_in_both(computed, X.to(dtype), counts)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.uint16, torch.uint32])
+def test_moves_of_types_that_few_kernels_have(
+    right_in_both: Any, dtype: torch.dtype
+) -> None:
+    def moved(x: Tensor) -> list[Tensor]:
+        parts = [x[:, 1:2], x[:, ::2], x.flip(1), x.roll(1, 2), torch.stack([x, x])]
+        return [
+            x.permute(2, 0, 1),
+            x[:, torch.tensor([2, 0])],
+            x.mT.reshape(-1),
+            *parts,
+        ]
+
+    right_in_both(moved, torch.arange(40_000, 40_024).reshape(2, 3, 4).to(dtype))
+
+
+def test_int16_in_reach_of_broadcasts(right_in_both: Any) -> None:
+    def spread(x: Tensor) -> list[Tensor]:
+        return [x[:, :1].expand(-1, 4, -1), torch.where(x > 3, x, x[:, :1])]
+
+    right_in_both(spread, torch.arange(-9, 15).reshape(2, 3, 4).to(torch.int16))
