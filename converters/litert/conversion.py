@@ -95,12 +95,13 @@ def build(
             if symbolic
             else converted(static, place)
         )
+        given = list(programs.values())[: 1 if symbolic else None]
         report = LiteRtReport(
             size=path.stat().st_size,
             seconds=time.perf_counter() - start,
             ops=op_histograms(path),
             transposes=transposes(path),
-            integers=read_integers(path),
+            integers=read_integers(path, given),
         )
         owners = {n: family(n, sizes.get(n, {})) if symbolic else n for n in programs}
         trials = [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tpu_export.converters.litert.flatbuffer import op_histograms
 from tpu_export.converters.litert.graph import read_graph
+from tpu_export.converters.stablehlo.program import LoweredProgram
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,18 @@ class IntegerOps:
         return said
 
 
-def read_integers(path: Path) -> IntegerOps:
-    """Return what the conversion of a file found, and the file's own formats."""
+def read_integers(path: Path, programs: Iterable[LoweredProgram]) -> IntegerOps:
+    """Return what the conversion of a file found, and the file's own formats.
+
+    Args:
+        path: of the file. programs: which it was made of.
+    """
     from tpu_export.converters.litert.quantize.coverage import formats
 
     # Of a file for any size there are several conversions, with the same ops.
     reports = sorted(path.parent.rglob("integers.json"))
     found = json.loads(reports[0].read_text())
+    found["floats"] += [why for program in programs for why in program.floats]
     if not any(found.values()):
         return IntegerOps()
     return IntegerOps(

@@ -24,6 +24,7 @@ class LoweringContext:
         trial: only to find out whether something draws; what is computed is thrown away.
         every_row_sees: the attention being lowered hides no row of scores as a whole.
         sizes: of the result of the node being lowered, those that the data decides.
+        symbolic: the signature has dynamic dimensions.
     """
 
     target: Target = "xla"
@@ -33,6 +34,7 @@ class LoweringContext:
     trial: bool = False
     every_row_sees: bool = False
     sizes: Sequence[Any] = ()
+    symbolic: bool = False
 
     def next_key(self) -> jax.Array:
         """Return a fresh key and advance the state (threefry, uint32[2])."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from tpu_export.converters.stablehlo.hoist import Split, split
 from tpu_export.converters.stablehlo.index_ranges import index_ranges
 from tpu_export.converters.stablehlo.layout import channels_last
 from tpu_export.converters.stablehlo.layout.borders import AS_TORCH, Borders
+from tpu_export.converters.stablehlo.litert_doubles import without_doubles
 from tpu_export.converters.stablehlo.litert_float8 import is_float8, without_float8
 from tpu_export.converters.stablehlo.litert_halves import is_half, without_halves
 from tpu_export.converters.stablehlo.narrowing import Argument, Interval, narrow
@@ -28,10 +30,13 @@ from tpu_export.converters.stablehlo.traced import Traced, slot_of, trace
 from tpu_export.runtime.devices import keep_off_missing_tpu
 from tpu_export.runtime.signature import (
     RNG,
+    Dim,
     FunctionSpec,
     LoweredFunction,
     Signature,
 )
+
+_ON_GRID = re.compile(r"(quantized_decomposed|torchao)\.(de)?quantize_")
 
 
 def lower(
@@ -69,7 +74,7 @@ def lower(
         whole, (*traced.weights, *traced.rest), traced.signature.counted
     )
     if target == "litert":
-        jaxpr, traced = _without_small_floats(jaxpr, traced)
+        jaxpr, traced = _without_small_floats(without_doubles(jaxpr), traced)
         jaxpr, traced = _laid_out(jaxpr, traced, borders)
     parts = split(jaxpr, len(bound.weights))
     spec, prepare_spec = _specs(parts, traced)
@@ -92,7 +97,16 @@ def lower(
             LoweredFunction(spec, _modules(closed, traced)) for closed, spec in counts
         ),
         integers=integers,
+        floats=_unmarked(bound, dims) if target == "litert" else (),
     )
+
+
+def _unmarked(bound: Bindings, dims: Sequence[Dim]) -> tuple[str, ...]:
+    """Say of each value on a grid that a program with dynamic dimensions has no marks."""
+    nodes = bound.program.graph.nodes if dims else []
+    found = {n for n in nodes if _ON_GRID.match(str(n.target))}
+    own = [n for n in found if n.args[0] not in found]  # else there and back
+    return ("a program with dynamic dimensions",) * len(own)
 
 
 def _without_small_floats(

@@ -214,11 +214,11 @@ def composite(
 ) -> Any:
     """Call `function(*args)` as a StableHLO composite that LiteRT's converter fuses.
 
-    XLA inlines it. Symbolic shapes call the function directly. The scope is entered again
-    inside, so that inlined ops keep their place.
+    XLA inlines it. A program with dynamic dimensions calls the function directly. The scope is
+    entered again inside, so that inlined ops keep their place.
     """
-    if not all(isinstance(d, int) for x in args for d in x.shape):
-        return function(*args)  # composites take no symbolic shapes
+    if context.current().symbolic:
+        return function(*args)  # JAX gives sizes to all functions, and to no composite
     scope = context.current().scope
 
     def decomposition(*xs: Array, **_: object) -> Any:

@@ -26,6 +26,7 @@ class LoweredProgram:
             The slot of the seed (RNG) starts as uint32[2] zeros.
         counts: what gives the sizes that the data decides, in the order they run.
         integers: what became of each int64 tensor: 32 bits, or 64 and why.
+        floats: why quantizations of the model are float arithmetic, as far as that is known.
     """
 
     signature: Signature
@@ -35,3 +36,4 @@ class LoweredProgram:
     weights: Mapping[str, torch.Tensor] = field(repr=False)
     counts: tuple[LoweredFunction, ...] = ()
     integers: tuple[IntegerTensor, ...] = field(default=(), repr=False)
+    floats: tuple[str, ...] = ()

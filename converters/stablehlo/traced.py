@@ -147,7 +147,8 @@ def _trace(
         nonlocal drew
         n, m = len(weights), len(weights) + len(state)
         key = arrays[m]
-        with context.lowering(context.LoweringContext(target, key)) as current:
+        own = context.LoweringContext(target, key, symbolic=bool(dims))
+        with context.lowering(own) as current:
             given, sized = arrays[m + 1 : m + 1 + taken], arrays[m + 1 + taken :]
             counting = Counting(
                 {s: a.shape[0] for s, a in zip(counted.names, sized, strict=True)}

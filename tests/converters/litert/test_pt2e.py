@@ -308,6 +308,15 @@ def test_dynamic_quantization_is_left_to_the_kernels() -> None:
     assert edge.report.integers.dynamic == 1
 
 
+def test_dynamic_dimensions_are_float_arithmetic_and_said() -> None:
+    dims = ({0: torch.export.Dim("batch", min=2, max=4)},)
+    x = torch.randn(4, 16)
+    edge = tx.to_litert(Product().eval(), (x,), dynamic_shapes=dims)
+    found = edge.report.integers
+    assert found.integers == 0
+    assert set(found.floats) == {"a program with dynamic dimensions"}
+
+
 def test_integer_weights_alone_are_stored_as_integers() -> None:
     def product(model: Product, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.linear(x, model.weight(), model.bias)

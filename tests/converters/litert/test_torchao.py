@@ -32,15 +32,18 @@ class Halves(nn.Module):
         return y
 
 
-def converted(config: Any, dtype: torch.dtype = torch.float32) -> LiteRtModel:
+def quantized(config: Any, dtype: torch.dtype = torch.float32) -> nn.Module:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 48), nn.ReLU(), nn.Linear(48, 16))
     model = model.eval().to(dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ao.quantize_(model, config)
-    whole = model if dtype == torch.float32 else Halves(model)
-    return tx.to_litert(whole.eval(), (torch.randn(4, 32),))
+    return (model if dtype == torch.float32 else Halves(model)).eval()
+
+
+def converted(config: Any, dtype: torch.dtype = torch.float32) -> LiteRtModel:
+    return tx.to_litert(quantized(config, dtype), (torch.randn(4, 32),))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -125,3 +128,14 @@ def test_what_is_float_arithmetic_is_said(config: Any, reasons: list[str]) -> No
 def test_8_bit_floats_become_float32() -> None:
     edge = converted(ao.Float8WeightOnlyConfig())
     assert edge.report.ops["forward"] == {"FULLY_CONNECTED": 2}
+
+
+def test_a_dynamic_batch_is_float_arithmetic_and_said() -> None:
+    model = quantized(ao.Int8DynamicActivationIntxWeightConfig(INT4, AXIS))
+    dims = ({0: torch.export.Dim("batch", min=2, max=4)},)
+    edge = tx.to_litert(model, (torch.randn(4, 32),), dynamic_shapes=dims)
+    x = torch.randn(4, 32)
+    got = edge.run(signature="forward_batch4", input=x.numpy())["output_0"]
+    torch.testing.assert_close(torch.tensor(got), model(x).detach())
+    assert set(edge.report.integers.floats) == {"a program with dynamic dimensions"}
+    assert len(edge.report.integers.floats) == 4 * len(edge.signatures)
