@@ -109,8 +109,17 @@ def one_hot() -> Any:
 
 
 @case("write", code="TPX-0290")
-def bincount_and_histc() -> Any:
-    def count(i: Tensor, x: Tensor) -> list[Tensor]:
-        return [torch.bincount(i, minlength=8)[:8], torch.histc(x, 5, -2.0, 2.0)]
+def bincount() -> Any:
+    return lambda i: torch.bincount(i, minlength=8)[:8], _where(30, high=8)
 
-    return count, _where(30, high=8), torch.randn(40)
+
+@case("write")
+def histc() -> Any:
+    def count(x: Tensor) -> list[Tensor]:
+        return [
+            torch.histc(x, 5, -2.0, 2.0),
+            torch.histc(x, 7),
+            torch.histc(x.round(), 3, 0, 2),
+        ]
+
+    return count, torch.randn(40)

@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from jax import Array
 
+from tpu_export.converters.stablehlo.context import current
 from tpu_export.converters.stablehlo.operands import Number
 from tpu_export.converters.stablehlo.ops.indexing import concrete, counted
+from tpu_export.converters.stablehlo.ops.scatter_free import write_along
 from tpu_export.converters.stablehlo.registry import lowers
 
 aten = torch.ops.aten
@@ -29,6 +31,10 @@ def histc(x: Array, bins: int = 100, min: Number = 0, max: Number = 0) -> Array:
     place = jnp.floor((x - low) * bins / (high - low)).astype(jnp.int32)
     place = jnp.where(x == high, bins - 1, place).reshape(-1)
     inside = ((x >= low) & (x <= high)).reshape(-1)
+    if current().target == "litert":
+        counts = jnp.zeros(bins, jnp.int32)
+        found = write_along(counts, 0, place, inside.astype(jnp.int32), "add")
+        return found.astype(x.dtype)
     return jnp.zeros(bins, x.dtype).at[place].add(inside.astype(x.dtype), mode="drop")
 
 
