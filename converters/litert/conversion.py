@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,10 +134,19 @@ def _static(
     }
 
 
-def _scan(programs: Iterable[StaticProgram]) -> None:
-    problems = [line for p in programs for line in refused(parsed(p.module))]
+def _scan(programs: Collection[StaticProgram]) -> None:
+    problems = [line for p in programs for line in _empty(p)]
+    problems += [line for p in programs for line in refused(parsed(p.module))]
     if problems:
         raise LiteRtUnsupportedOpsError(list(dict.fromkeys(problems)))
+
+
+def _empty(program: StaticProgram) -> list[str]:
+    return [
+        f"{slot.kind} {slot.name!r} has no elements: CompiledModel makes no buffer for it"
+        for slot in program.spec.arguments
+        if slot.kind in ("state", "input") and 0 in slot.shape
+    ]
 
 
 def _check_dtypes(programs: Mapping[str, LoweredProgram]) -> None:

@@ -90,6 +90,27 @@ def test_state_is_explicit() -> None:
         np.testing.assert_array_equal(found["output_0"], np.full(3, 2 * step))
 
 
+class Cached(nn.Module):
+    """Begins with a cache of no rows, and takes an input that may be empty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(0, 3))
+
+    def forward(self, x: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+        self.rows.add_(1)
+        return torch.cat([x, more, self.rows])
+
+
+def test_what_has_no_elements_is_refused_by_name() -> None:
+    example = (torch.randn(2, 3), torch.randn(0, 3))
+    program = lower(capture(Cached(), example, {}), target="litert").program
+    with pytest.raises(LiteRtUnsupportedOpsError) as caught:
+        convert({"forward": program})
+    for words in ("state 'rows' has no elements", "input 'more' has no elements"):
+        assert words in str(caught.value)
+
+
 def test_several_signatures_in_one_file() -> None:
     module = nn.Linear(3, 2)
     programs = {
