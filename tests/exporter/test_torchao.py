@@ -33,6 +33,9 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     "int8 by int8 asymmetric": lambda: ao.Int8DynamicActivationInt8WeightConfig(
         act_mapping_type=ASYMMETRIC
     ),
+    "int8 by int8 static": lambda: ao.Int8StaticActivationInt8WeightConfig(
+        torch.tensor([[0.03]]), granularity=TENSOR
+    ),
     "int4": lambda: ao.IntxWeightOnlyConfig(INT4, AXIS),
     "int4 group": lambda: ao.IntxWeightOnlyConfig(INT4, GROUP),
     "int3 group asymmetric": lambda: ao.IntxWeightOnlyConfig(
@@ -108,6 +111,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 def test_what_is_exported_is_what_torchao_computes(
     name: str, model: str, dtype: torch.dtype, target: str, tmp_path: Path
 ) -> None:
+    if "static" in name:  # torchao wants as many axes of the scale as of the input
+        model = "perceptron"
     build, shape = MODELS[model]
     done = tx.export(
         quantized(name, build, dtype),
