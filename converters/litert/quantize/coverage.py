@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tpu_export.converters.litert.graph import CASTS, Graph, Node, read_graph, widened
-from tpu_export.converters.litert.quantize.recipes import FLOAT, Recipe
+from tpu_export.converters.litert.quantize.recipes import (
+    FLOAT,
+    FLOAT_IN_STATIC,
+    Recipe,
+)
 
 # Bits of an element by the schema's TensorType: float32, float16, int32, uint8, int64, …
 _BITS = {
@@ -127,6 +131,8 @@ def _reason(node: Node, recipe: Recipe, parameters: int) -> str:
         return f"in float by the {'lint' if is_ours else 'recipe'}"
     if not parameters and not recipe.rules[number].is_static:
         return "without weights"
+    if node.name in FLOAT_IN_STATIC:
+        return "always compared in float"
     return f"not taken by ai-edge-quantizer as {recipe.rules[number].recipe}"
 
 

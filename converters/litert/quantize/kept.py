@@ -65,7 +65,8 @@ def _lost_rows(before: Graph, old: int, after: Graph, new: int) -> tuple[int, in
         return 0, 0
     want = before.constant(old)
     axis = int(getattr(tensor.quantization, "quantizedDimension", 0) or 0)
-    got = _numbers(after, new).reshape(want.shape)
+    with np.errstate(invalid="ignore"):  # a scale of infinity
+        got = _numbers(after, new).reshape(want.shape)
     rows = [np.moveaxis(np.atleast_1d(x), axis, 0) for x in (want, got)]
     want, got = (x.reshape(len(x) if x.ndim > 1 else 1, -1) for x in rows)
     top = np.abs(want).max(1, initial=0)

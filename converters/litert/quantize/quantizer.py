@@ -32,6 +32,7 @@ from tpu_export.converters.litert.quantize.lint import (
     with_findings,
 )
 from tpu_export.converters.litert.quantize.masks import without_far_masks
+from tpu_export.converters.litert.quantize.mixed import keep_apart
 from tpu_export.converters.litert.quantize.recipes import WEIGHT_BLOCKS, Recipe
 from tpu_export.converters.litert.transposes import transposes
 
@@ -124,6 +125,7 @@ def _quantized(
         for finding in weight_findings(path, result, names, recipe):
             raise WeightsLostError.of(finding.module, finding.why, recipe.name)
     changed += hold_biases(path, result)
+    keep_apart(result, names, floats=border == "float32")
     _finish(result, names, recipe, border)
     model = _model(plain, result, border)
     covered = {name: coverage(path, model.path, name, recipe) for name in names}

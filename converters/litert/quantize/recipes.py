@@ -19,6 +19,7 @@ from tpu_export.converters.litert.graph import Node
 from tpu_export.converters.litert.quantize.errors import RecipeError
 
 FLOAT = "float"
+FLOAT_IN_STATIC = ("EQUAL", "NOT_EQUAL")
 WEIGHT_BLOCKS = "weight-int4-block32"
 _MIN_MAX = "min_max_uniform_quantize"
 
@@ -111,10 +112,12 @@ class Rule:
     def configs(self) -> list[dict[str, Any]]:
         """Return what ai-edge-quantizer calls the number format, of all ops and of some.
 
-        Static formats have no kernel for a table of embeddings: its rows are int8, widened.
+        Static formats have no kernel for a table of embeddings: its rows are int8, widened. Whether
+        numbers are equal is not known from integers of two scales.
         """
         own = [{"operation": "*", **_config(self.recipe)}]
         if self.is_static:
+            own += [{"operation": op, **_config(FLOAT)} for op in FLOAT_IN_STATIC]
             own += [{"operation": "EMBEDDING_LOOKUP", **_config("dynamic-int8")}]
         return own
 
