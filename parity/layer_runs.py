@@ -83,7 +83,7 @@ class Pair:
         """What every op computes in float, and the inputs."""
         if self.known is not None:
             return self.known
-        runs = _run(tapped(self.plain), self.samples)
+        runs = run_rewritten(tapped(self.plain), self.samples)
         inputs = self.plain.inputs.items()
         return [
             {**run, **{t: np.asarray(s[name]) for name, t in inputs}}
@@ -117,7 +117,7 @@ class Pair:
             {**sample, **{f"f{t}": h[t] for t in plain_fed}}
             for sample, h in zip(self.samples, held, strict=True)
         ]
-        return Compared(found, _run(plain, calls))
+        return Compared(found, run_rewritten(plain, calls))
 
     def calls(self) -> list[dict[str, Array]]:
         """Return the samples in the dtypes that the quantized file takes."""
@@ -142,7 +142,7 @@ class Pair:
         calls = [{**own, **f} for own, f in zip(self.calls(), fed, strict=True)]
         made = [t for i in self.order for t in self.plain.nodes[i].outputs]
         found: list[Values] = []
-        for values in _run(graph, calls):
+        for values in run_rewritten(graph, calls):
             twins = {t: values[self.twins[t]] for t in made}
             scale = {t: self.integer.scale_of(self.twins[t]) for t in made}
             found.append(
@@ -188,7 +188,7 @@ def _common(a: Sequence[str], b: Sequence[str]) -> list[str]:
     return list(a[:count])
 
 
-def _run(graph: Graph, calls: Sequence[Sample]) -> list[Values]:
+def run_rewritten(graph: Graph, calls: Sequence[Sample]) -> list[Values]:
     """Run a rewritten graph in the Interpreter; returns its outputs by tensor."""
     name = graph.definition.signatureKey.decode()
     with tempfile.TemporaryDirectory(prefix="tpu-export-layers-") as folder:

@@ -40,7 +40,7 @@ def _outcome(bank: ModuleType) -> Outcome:
     shapes = getattr(bank, "DYNAMIC", None)
     captured = capture(model, args, kwargs, dynamic_shapes=shapes)
     program = lower(captured, target="litert").program
-    samples = _samples(bank, captured)
+    samples = samples_of(bank, captured)
     flat = [flat_inputs(captured.signature, s) for s in samples]
     state = initial_state([program])
     sequence = Calls(
@@ -61,7 +61,7 @@ def _outcome(bank: ModuleType) -> Outcome:
     return Outcome("right", ops=ops)
 
 
-def _samples(bank: ModuleType, captured: Captured) -> list[Sample]:
+def samples_of(bank: ModuleType, captured: Captured) -> list[Sample]:
     given = [Sample(f"call {i}", *pair) for i, pair in enumerate(calls(bank))]
     fitting = [s for s in given if _shapes(s) == _shapes(given[0])]
     seeded = Samples().of(captured)[1]
