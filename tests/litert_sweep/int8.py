@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -45,12 +46,12 @@ class Int8:
     Attributes:
         verdict: "right", "wrong", or the code of the error that refused it.
         detail: the words, or the ops that are wrong.
-        ops: how many were compared, of how many that the file has.
+        ops: how many were compared, all that the file has.
     """
 
     verdict: str
     detail: str = ""
-    ops: tuple[int, int] = (0, 0)
+    ops: int = 0
 
 
 def judge_case(name: str, lint: str = "auto") -> dict[str, Int8]:
@@ -92,7 +93,7 @@ def _judged(
     except TpuExportError as error:
         wrong = [f"it does not run: {error}"]
     count = len(pair.integer.nodes)
-    return Int8("wrong" if wrong else "right", "; ".join(wrong), (count, count))
+    return Int8("wrong" if wrong else "right", "; ".join(wrong), count)
 
 
 def _tapped(graph: Graph) -> Graph:
@@ -148,17 +149,17 @@ def _difference(
 
 
 def main(names: Sequence[str]) -> int:
-    """Print a line for each case and recipe; 1 where one is wrong."""
+    """Print a line for each case and recipe, and the totals; 1 where one is wrong."""
     warnings.simplefilter("ignore")
-    failed = False
+    totals = {recipe: Counter[str]() for recipe in RECIPES}
     for name in names or EXPORTABLE:
         for recipe, found in judge_case(name).items():
-            failed |= found.verdict == "wrong"
-            print(
-                f"{name} {recipe}: {found.verdict} {found.ops[0]} {found.detail[:300]}",
-                flush=True,
-            )
-    return int(failed)
+            totals[recipe][found.verdict] += 1
+            words = f"{found.ops} ops {found.detail.partition(chr(10))[0]}"
+            print(f"{name} {recipe}: {found.verdict} {words}", flush=True)
+    for recipe, counts in totals.items():
+        print(f"{recipe}: {dict(counts)}")
+    return int(any(counts["wrong"] for counts in totals.values()))
 
 
 if __name__ == "__main__":
