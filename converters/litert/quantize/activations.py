@@ -30,6 +30,10 @@ _STEPS = {
     "SUB", "SUM",
 }  # fmt: skip
 _MOVES = {"RESHAPE", "TRANSPOSE", "SLICE", "BROADCAST_TO", "PAD", "CONCATENATION"}
+_SAME = _MOVES | {
+    "GATHER", "GATHER_ND", "MAXIMUM", "MINIMUM", "REDUCE_MAX", "REDUCE_MIN", "SELECT",
+    "SELECT_V2", "STRIDED_SLICE",
+}  # fmt: skip
 _SCORES = {"ADD", "DIV", "MUL", "SELECT", "SELECT_V2", "SUB"}
 
 
@@ -71,6 +75,8 @@ class Activations:
         yield from self._kept(
             "softmax", self._attentions(), "int8 at each step would leave"
         )
+        why = "numbers of different steps are never equal, int8 would leave"
+        yield from self._kept("comparison", self._comparisons(), why)
 
     def _products(self) -> Iterator[Finding]:
         """Yield products that large channels of the input spoil, and what makes that input."""
@@ -126,15 +132,20 @@ class Activations:
             if node.name == "SOFTMAX"
         ]
 
+    def _comparisons(self) -> list[list[Node]]:
+        """Return what hands the numbers on that are compared to be the same."""
+        return [
+            _reached(node, self._before, _SAME)
+            for node in self.graph.nodes
+            if node.name in ("EQUAL", "NOT_EQUAL")
+        ]
+
     def _makers(self, softmax: Node) -> list[Node]:
         """Return the ops that make scores, from their product on."""
+        return _reached(softmax, self._before, _SCORES | _MOVES, {"BATCH_MATMUL"})
 
-        def before(node: Node) -> list[Node]:
-            return [
-                self.made[t] for t in node.inputs if t in self.made and t in self.left
-            ]
-
-        return _reached(softmax, before, _SCORES | _MOVES)
+    def _before(self, node: Node) -> list[Node]:
+        return [self.made[t] for t in node.inputs if t in self.made and t in self.left]
 
     def _readers(self, softmax: Node) -> list[Node]:
         """Return the products of probabilities."""
@@ -142,7 +153,7 @@ class Activations:
         def after(node: Node) -> list[Node]:
             return [u for t in node.outputs for u in self.users.get(t, [])]
 
-        return _reached(softmax, after, _MOVES)
+        return _reached(softmax, after, _MOVES, {"BATCH_MATMUL"})
 
     def _outliers(self, tensor: int) -> str:
         """Say whether a few channels take the grid, or a few values."""
@@ -155,14 +166,17 @@ class Activations:
 
 
 def _reached(
-    start: Node, following: Callable[[Node], list[Node]], through: Set[str]
+    start: Node,
+    following: Callable[[Node], list[Node]],
+    through: Set[str],
+    last: Set[str] = frozenset(),
 ) -> list[Node]:
-    """Return the ops of some kinds that are reached, and the products of activations there."""
+    """Return the ops that are reached through ops of some kinds, and `last` behind them."""
     found: dict[Node, None] = {}
     waiting = following(start)
     while waiting:
         node = waiting.pop()
-        if node in found or node.name not in {*through, "BATCH_MATMUL"}:
+        if node in found or node.name not in through | last:
             continue
         found[node] = None
         waiting += following(node) if node.name in through else []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from tpu_export.converters.litert.exchange import Array, write_arrays
-from tpu_export.converters.litert.graph import Graph, read_graph
+from tpu_export.converters.litert.graph import Graph, Node, read_graph
 from tpu_export.converters.litert.process import run_module
 from tpu_export.converters.litert.quantize.blocks import fill_blocks
 from tpu_export.converters.litert.quantize.errors import (
@@ -79,7 +79,7 @@ def _configs(graphs: Sequence[Graph], recipe: Recipe) -> list[dict[str, Any]]:
     found: dict[Rule, list[str]] = {}
     for graph in graphs:
         for node in graph.nodes:
-            rule = Rule(recipe.of(node))
+            rule = Rule(_with_kernel(recipe.of(node), graph, node))
             found.setdefault(rule, []).append(_scope(graph, node.outputs))
     most = Counter({rule: len(scopes) for rule, scopes in found.items()})
     (base, _), *_ = most.most_common(1)
@@ -90,6 +90,20 @@ def _configs(graphs: Sequence[Graph], recipe: Recipe) -> list[dict[str, Any]]:
         for config in rule.configs()
     ]
     return [*base.configs(), *rest]
+
+
+def _with_kernel(recipe: str, graph: Graph, node: Node) -> str:
+    """Return a number format that an op has a kernel of: products of batches are few.
+
+    With a constant of integers, BATCH_MATMUL of int8 or int16 activations makes zeros; with one on
+    the left and floats on the right, the runtime refuses it.
+    """
+    constants = [graph.is_constant(t) for t in node.inputs[:2]]
+    is_static = Rule(recipe).is_static and any(constants)
+    is_dynamic = recipe.startswith("dynamic-") and constants[0]
+    if node.name == "BATCH_MATMUL" and (is_static or is_dynamic):
+        return "weight-int8"
+    return recipe
 
 
 def _scope(graph: Graph, outputs: Sequence[int]) -> str:

@@ -42,11 +42,14 @@ def snr_left(graph: Graph, values: Values) -> dict[int, float]:
     """Return what int8 leaves of each activation, in decibels of signal to noise.
 
     It is that of the median row (the last axis: a token's or pixel's channels), as rows of
-    large values hide what becomes of all others. Rows of zeros do not count.
+    large values hide what becomes of all others. Rows of zeros do not count; of what is
+    not finite nothing is left.
     """
     fixed = {n.outputs[0]: _FIXED[n.name] for n in graph.nodes if n.name in _FIXED}
     return {
         t: _median_row(v, Scale(*fixed[t], _INT8) if t in fixed else grid(v))
+        if all(np.isfinite(x).all() for x in v)
+        else -math.inf
         for t, v in values.items()
     }
 

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ai_edge_quantizer import quantizer
+from ai_edge_quantizer.calibrator import CalibrationMode, Calibrator
+from ai_edge_quantizer.recipe_manager import RecipeManager
+from ai_edge_quantizer.utils.qsv_utils import min_max_update
 
 from tpu_export.converters.litert.exchange import map_arrays
 
@@ -25,15 +28,35 @@ def main(argv: Sequence[str]) -> int:
     job = json.loads((folder / "job.json").read_text())
     try:
         work = quantizer.Quantizer(job["plain"])
-        work.load_quantization_recipe(_configs(job))
-        qualities = work.calibrate(_data(folder, job)) if job["static"] else None
-        result = work.quantize(qualities, enable_progress_report=False)
+        configs = _configs(job)
+        work.load_quantization_recipe(configs)
+        ranges = _ranges(job, configs, _data(folder, job)) if job["static"] else None
+        result = work.quantize(ranges, enable_progress_report=False)
     except (ValueError, RuntimeError, KeyError, NotImplementedError) as error:
         message = f"{type(error).__name__}: {error}"
         (folder / "error.json").write_text(json.dumps({"failed": message}))
         return 1
     (folder / "model.tflite").write_bytes(result.quantized_model)
     return 0
+
+
+def _ranges(
+    job: Mapping[str, Any], configs: Sequence[Any], data: Mapping[str, Any]
+) -> Any:
+    """Return the least and the greatest value of each activation, of all calls.
+
+    The quantizer's own is a moving average that starts with the first call's range, and of a
+    hundred calls still has a part of it.
+    """
+    manager = RecipeManager()
+    manager.load_quantization_recipe(configs)
+    found = Calibrator(
+        job["plain"],
+        mode=CalibrationMode.CALIBRATION_PRESERVE_ALL_TENSORS,
+        qsv_update_func=min_max_update,
+    )
+    found.calibrate(data, manager)
+    return found.get_model_qsvs()
 
 
 def _configs(job: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -115,3 +115,59 @@ def test_ops_that_lost_their_integers(
     model: nn.Module, shape: tuple[int, ...], recipe: str
 ) -> None:
     assert _worst(*_quantized(model, *shape, recipe=recipe)) > 25
+
+
+class Batches(nn.Module):
+    """A product of batches with a weight, as of experts; on the left or the right."""
+
+    def __init__(self, *shape: int, left: bool = False) -> None:
+        super().__init__()
+        self.weight, self.left = nn.Parameter(torch.randn(*shape)), left
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight @ x if self.left else x @ self.weight
+
+
+@pytest.mark.parametrize("recipe", ["static-int8", "static-int16", "dynamic-int8"])
+@pytest.mark.parametrize("left", [False, True])
+def test_a_product_of_batches_with_a_weight(left: bool, recipe: str) -> None:
+    weight, x = (3, 4, 30), (3, 30, 12)
+    shapes = (weight, x) if left else (x, weight)
+    model = Batches(*shapes[0], left=left)
+    assert _worst(*_quantized(model, *shapes[1], recipe=recipe)) > 30
+
+
+class Chosen(nn.Module):
+    """A product with a constant on the right that is no layer's weight."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(4, 12).index_add(1, torch.arange(30) % 12, x)
+
+
+class Infinite(nn.Module):
+    """Activations that are not finite: no scale holds them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x)
+        return torch.where(x > 0, y, (1 / torch.relu(y)).clamp(max=3.0))
+
+
+@pytest.mark.parametrize("model", [Chosen(), Infinite()], ids=["Chosen", "Infinite"])
+def test_other_traps(model: nn.Module) -> None:
+    shape = (4, 30) if isinstance(model, Chosen) else (4, 8)
+    assert _worst(*_quantized(model, *shape)) > 20
+
+
+def test_ranges_are_those_of_all_calls() -> None:
+    """Not an average that the first call weighs most in."""
+    torch.manual_seed(0)
+    plain = to_litert(nn.Sequential(nn.Linear(8, 8)).eval(), (torch.randn(4, 8),))
+    ((name,),) = ([s.name for s in v.inputs] for v in plain.signatures.values())
+    draw = np.random.default_rng(0)
+    calls = [{name: k * draw.standard_normal((4, 8), np.float32)} for k in (1, 2, 9, 3)]
+    done = quantize(plain, read_recipe("static-int8"), {"forward": calls}, lint="off")
+    assert _worst(plain, done, calls[2:3]) > 30
