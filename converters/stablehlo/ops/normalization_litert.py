@@ -19,7 +19,8 @@ def _group_mean(x: Array, groups: int) -> Array:
         return jnp.mean(x, axis=tuple(range(first, x.ndim)), keepdims=True)
     each = jnp.mean(x, axis=tuple(range(2, x.ndim))).reshape(x.shape[0], groups, -1)
     mean = jnp.mean(each, axis=2, keepdims=True)
-    spread = jnp.broadcast_to(mean, each.shape)
+    # A BROADCAST_TO would hold the sizes, of which the batch may be dynamic.
+    spread = lax.concatenate([mean] * (x.shape[1] // groups), 2)
     return spread.reshape(*x.shape[:2], *(1 for _ in x.shape[2:]))
 
 
