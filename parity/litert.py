@@ -12,7 +12,6 @@ from typing import Any
 from tpu_export.converters.litert import LiteRtModel, build
 from tpu_export.converters.litert.engines import ENGINES, Calls, Engine
 from tpu_export.converters.litert.model import LiteRtReport
-from tpu_export.converters.litert.quantize.errors import RecipeError
 from tpu_export.converters.litert.quantize.lint import Lint
 from tpu_export.converters.litert.transposes import table, total
 from tpu_export.converters.litert.trial import Candidate
@@ -267,10 +266,4 @@ def _candidate(job: Job, programs: Mapping[str, LoweredProgram]) -> Candidate:
         inputs={n: flat_inputs(c.signature, drawn[n]) for n, c in captured},
         symbolic=job.litert.dynamic_dims == "symbolic",
     )
-    if job.litert.recipe is not None and candidate.model.report.integers.is_quantized:
-        raise RecipeError(
-            f"--quantize {job.litert.recipe} of a model that is quantized already",
-            hint="its own integers are in the file without it: leave --quantize out, or export "
-            "the float model",
-        )
     return candidate.within(limits_on(c, programs[n], drawn[n]) for n, c in captured)

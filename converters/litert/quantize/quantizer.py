@@ -79,12 +79,18 @@ def quantize(
             masks are clamped ("auto", "masks"); "off": the recipe and the numbers as given.
 
     Raises:
-        RecipeError: a rule is about nothing in this model.
+        RecipeError: a rule is about nothing in this model, or it is quantized already.
         CalibrationError: a static recipe without data.
         QuantizedNothingError: the whole file would stay in float.
         QuantizerFailedError: ai-edge-quantizer refused it, or died.
         WeightsLostError: a number format cannot hold weights, and the lint may not mend it.
     """
+    if plain.report.integers.is_quantized:
+        raise RecipeError(
+            f"--quantize {recipe.name} of a model that is quantized already",
+            hint="its own integers are in the file without it: leave --quantize out, or export "
+            "the float model",
+        )
     if recipe.is_static and not all((data or {}).get(s) for s in plain.signatures):
         raise CalibrationError.without(recipe.name)
     if border != "float32" and not recipe.holds("static-int8"):
