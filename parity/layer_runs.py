@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,9 +10,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tpu_export.converters.litert.engines import Calls, run_calls
-from tpu_export.converters.litert.graph import Graph, pack, read_graph
-from tpu_export.converters.litert.isolate import computed, isolated, tapped
+from tpu_export.converters.litert.graph import Graph, read_graph
+from tpu_export.converters.litert.isolate import (
+    computed,
+    isolated,
+    tapped,
+    tensor_values,
+)
 from tpu_export.parity.snr import Array, bulk_snr
 from tpu_export.runtime.errors import TpuExportError
 
@@ -83,7 +86,7 @@ class Pair:
         """What every op computes in float, and the inputs."""
         if self.known is not None:
             return self.known
-        runs = run_rewritten(tapped(self.plain), self.samples)
+        runs = tensor_values(tapped(self.plain), self.samples)
         inputs = self.plain.inputs.items()
         return [
             {**run, **{t: np.asarray(s[name]) for name, t in inputs}}
@@ -117,7 +120,7 @@ class Pair:
             {**sample, **{f"f{t}": h[t] for t in plain_fed}}
             for sample, h in zip(self.samples, held, strict=True)
         ]
-        return Compared(found, run_rewritten(plain, calls))
+        return Compared(found, tensor_values(plain, calls))
 
     def calls(self) -> list[dict[str, Array]]:
         """Return the samples in the dtypes that the quantized file takes."""
@@ -142,7 +145,7 @@ class Pair:
         calls = [{**own, **f} for own, f in zip(self.calls(), fed, strict=True)]
         made = [t for i in self.order for t in self.plain.nodes[i].outputs]
         found: list[Values] = []
-        for values in run_rewritten(graph, calls):
+        for values in tensor_values(graph, calls):
             twins = {t: values[self.twins[t]] for t in made}
             scale = {t: self.integer.scale_of(self.twins[t]) for t in made}
             found.append(
@@ -186,13 +189,3 @@ def _common(a: Sequence[str], b: Sequence[str]) -> list[str]:
     while count < min(len(a), len(b)) and a[count] == b[count]:
         count += 1
     return list(a[:count])
-
-
-def run_rewritten(graph: Graph, calls: Sequence[Sample]) -> list[Values]:
-    """Run a rewritten graph in the Interpreter; returns its outputs by tensor."""
-    name = graph.definition.signatureKey.decode()
-    with tempfile.TemporaryDirectory(prefix="tpu-export-layers-") as folder:
-        path = Path(folder) / "cut.tflite"
-        pack(graph, path)
-        (found,) = run_calls(path, "interpreter", [Calls(name, calls)])
-    return [{int(key[1:]): value for key, value in run.items()} for run in found]

@@ -8,16 +8,14 @@ or does not load.
 from __future__ import annotations
 
 import copy
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from tpu_export.converters.litert.engines import Calls, run_calls
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.graph import Graph, fork, pack, read_graph, whole_fork
-from tpu_export.converters.litert.isolate import name_outputs
+from tpu_export.converters.litert.isolate import name_outputs, tensor_values
 
 
 def constant_ops(graph: Graph) -> list[int]:
@@ -88,12 +86,8 @@ def _values(graph: Graph, positions: list[int]) -> Mapping[int, Array]:
     only.definition.inputs = []
     only.subgraph.inputs = np.array([], np.int32)
     name_outputs(only, (t for i in positions for t in graph.nodes[i].outputs))
-    name = graph.definition.signatureKey.decode()
-    with tempfile.TemporaryDirectory(prefix="tpu-export-fold-") as folder:
-        path = Path(folder) / "constants.tflite"
-        pack(only, path)
-        ((found,),) = run_calls(path, "interpreter", [Calls(name, [{}])])
-    return {int(key[1:]): value for key, value in found.items()}
+    (found,) = tensor_values(only, [{}])
+    return found
 
 
 def hold(graph: Graph, tensor: int, value: Array) -> None:

@@ -7,13 +7,17 @@ and takes each tensor that crosses a cut as an input: no group sees the errors o
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tpu_export.converters.litert.graph import CASTS, Graph, cast, fork, widened
+from tpu_export.converters.litert.engines import Calls, run_calls
+from tpu_export.converters.litert.exchange import Array
+from tpu_export.converters.litert.graph import CASTS, Graph, cast, fork, pack, widened
 
 
 def computed(graph: Graph) -> list[int]:
@@ -135,6 +139,18 @@ def name_outputs(graph: Graph, tensors: Iterable[int]) -> None:
     found = list(dict.fromkeys(tensors))
     graph.definition.outputs = [_entry(f"t{t}", t) for t in found]
     graph.subgraph.outputs = np.array(found, np.int32)
+
+
+def tensor_values(
+    graph: Graph, calls: Sequence[Mapping[str, Array]]
+) -> list[dict[int, Array]]:
+    """Run a graph with such outputs in the Interpreter; returns them by tensor, for each call."""
+    name = graph.definition.signatureKey.decode()
+    with tempfile.TemporaryDirectory(prefix="tpu-export-tensors-") as folder:
+        path = Path(folder) / "cut.tflite"
+        pack(graph, path)
+        (found,) = run_calls(path, "interpreter", [Calls(name, calls)])
+    return [{int(key[1:]): value for key, value in run.items()} for run in found]
 
 
 def _entry(name: str, tensor: int) -> Any:

@@ -23,12 +23,12 @@ from tpu_export.converters.litert import LiteRtModel, convert
 from tpu_export.converters.litert.exchange import Array
 from tpu_export.converters.litert.fold import fold_constants
 from tpu_export.converters.litert.graph import Graph, fork
-from tpu_export.converters.litert.isolate import name_outputs
+from tpu_export.converters.litert.isolate import name_outputs, tensor_values
 from tpu_export.converters.litert.quantize import quantize, read_recipe
 from tpu_export.exporter.capture import capture
 from tpu_export.exporter.stages import lower
 from tpu_export.parity.judging import initial_state, stepped
-from tpu_export.parity.layer_runs import Pair, read_pair, run_rewritten
+from tpu_export.parity.layer_runs import Pair, read_pair
 from tpu_export.parity.rungs import flat_inputs
 from tpu_export.runtime.errors import TpuExportError
 
@@ -106,7 +106,7 @@ def _tapped(graph: Graph) -> Graph:
 def _wrong_ops(pair: Pair) -> Iterator[str]:
     """Yield the ops of a quantized file that are not what the simulation makes of their inputs."""
     simulation, graph = Simulation(pair), pair.integer
-    actual = run_rewritten(_tapped(graph), pair.calls())
+    actual = tensor_values(_tapped(graph), pair.calls())
     for call, found in zip(pair.samples, actual, strict=True):
         values = simulation.given(call)
         for position, node in enumerate(graph.nodes):

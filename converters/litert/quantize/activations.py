@@ -23,8 +23,8 @@ from tpu_export.converters.litert.quantize.noise import (
 from tpu_export.converters.litert.quantize.recipes import FLOAT
 
 # Two of 8 bits lost: numbers spread evenly or normally keep 38 dB and more.
-OUTLIERS_DB = 26.0
-SCALED_AT_RUN = {"FULLY_CONNECTED", "CONV_2D"}
+_OUTLIERS_DB = 26.0
+_SCALED_AT_RUN = {"FULLY_CONNECTED", "CONV_2D"}
 _STEPS = {
     "ADD", "DIV", "MEAN", "MUL", "POW", "RSQRT", "SQRT", "SQUARE", "SQUARED_DIFFERENCE",
     "SUB", "SUM",
@@ -60,22 +60,21 @@ class Activations:
         """Yield what should not be int8; of an op found twice, the first counts."""
         yield from self._products()
         for tensor, left in self.left.items():
-            if left < OUTLIERS_DB:
+            if left < _OUTLIERS_DB:
                 why = self._outliers(tensor)
                 for node in self._around(tensor):
                     yield _finding("outliers", node, left, why)
         norms = self._norms()
-        yield from self._kept("layer norm", norms, "int8 at each step would leave")
+        yield from self._kept("layer norm", norms, "each step would be rounded")
         kept = {t for part in norms for node in part for t in node.inputs}
         for node in self.graph.nodes:
             if node.name == "ADD" and set(node.outputs) & kept:
                 left = self.left.get(node.outputs[0], np.inf)
-                why = "int8 before a layer norm would leave"
-                yield _finding("sum", node, left, why)
+                yield _finding("sum", node, left, "a layer norm follows")
         yield from self._kept(
-            "softmax", self._attentions(), "int8 at each step would leave"
+            "softmax", self._attentions(), "each step would be rounded"
         )
-        why = "numbers of different steps are never equal, int8 would leave"
+        why = "numbers of different steps are never equal"
         yield from self._kept("comparison", self._comparisons(), why)
 
     def _products(self) -> Iterator[Finding]:
@@ -88,14 +87,14 @@ class Activations:
                 continue
             rows, values = self.graph.constant(weight), self.values[data]
             left = product_left(values, rows)
-            if left >= OUTLIERS_DB:
+            if left >= _OUTLIERS_DB:
                 continue
-            why = "large channels would leave of its product"
+            why = "large channels of its input"
             own = product_left(values, rows, of_rows=True)
-            recipe = "dynamic-int8" if own >= OUTLIERS_DB else "weight-int8"
+            recipe = "dynamic-int8" if own >= _OUTLIERS_DB else "weight-int8"
             yield replace(_finding("outliers", node, left, why), recipe=recipe)
             if data in self.made:
-                why = "large channels would leave of the product after it"
+                why = "large channels, which a product reads"
                 yield _finding("outliers", self.made[data], left, why)
 
     def _kept(
@@ -161,8 +160,10 @@ class Activations:
             v.reshape(-1, v.shape[-1] if v.ndim else 1) for v in self.values[tensor]
         ]
         tops = np.abs(np.concatenate(rows)).max(0)
+        if not np.isfinite(tops).all():
+            return "values that are not finite"
         large = int((tops > tops.max() / 4).sum())
-        return f"large {'channels' if large <= tops.size / 8 else 'values'} would leave"
+        return f"large {'channels' if large <= tops.size / 8 else 'values'}"
 
 
 def _reached(
@@ -184,6 +185,6 @@ def _reached(
 
 
 def _finding(kind: str, node: Node, left: float, why: str) -> Finding:
-    is_product = node.name in SCALED_AT_RUN
+    is_product = node.name in _SCALED_AT_RUN
     recipe = "dynamic-int8" if is_product else FLOAT
     return Finding(kind, node.place.module, node.name, 1, recipe, left, why)

@@ -54,15 +54,15 @@ def hold_biases(plain: Path, path: Path) -> list[str]:
     sharing: dict[int, list[_Biased]] = {}
     for op in _biased(before, after):
         sharing.setdefault(op.weight.buffer, []).append(op)
-    counts = {ops[0].node.place: _raise(after, ops) for ops in sharing.values()}
-    places = [place for place, count in counts.items() if count]
-    if not places:
+    raised = [(_raise(after, ops), ops[0].node.place) for ops in sharing.values()]
+    raised = [(count, place) for count, place in raised if count]
+    if not raised:
         return []
     write_model(after, path)
-    more = f" and {len(places) - 1} more ops" if len(places) > 1 else ""
+    more = f" and {len(raised) - 1} more ops" if len(raised) > 1 else ""
     return [
         f"larger steps for near-zero weights, whose bias did not fit, in "
-        f"{sum(counts.values())} channels: {places[0]}{more}"
+        f"{sum(count for count, _ in raised)} channels: {raised[0][1]}{more}"
     ]
 
 

@@ -16,7 +16,7 @@ class Finding:
     """Ops of one kind in a module that get another number format, and why.
 
     Attributes:
-        kind: "outliers", "softmax", "layer norm", "sum" or "weights".
+        kind: "outliers", "softmax", "layer norm", "sum", "comparison", "weights" or "constants".
         module: dotted path; op: of LiteRT; count: how many.
         recipe: a name of NAMES, in place of the one that was asked for.
         snr: decibels that the one asked for would leave; None: it cannot hold the numbers.
@@ -90,4 +90,5 @@ def _decibels(values: Sequence[float]) -> str:
     if not known:
         return ""
     low, high = f"{min(known):.1f}", f"{max(known):.1f}"
-    return f" ({low} dB)" if low == high else f" ({low} to {high} dB)"
+    left = low if low == high else f"{low} to {high}"
+    return f" (int8 would leave {left} dB)"

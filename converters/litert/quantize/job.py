@@ -47,7 +47,6 @@ def run_worker(
     job = {
         "plain": str(plain),
         "static": recipe.is_static,
-        "signatures": list(signatures),
         "configs": _configs(graphs, recipe),
         "border": Rule(FLOAT if border == "float32" else "static-int8").configs()[0],
         "calls": {name: len(calls) for name, calls in data.items()},

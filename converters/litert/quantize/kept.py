@@ -23,17 +23,18 @@ _FLOAT16, _INT4 = 1, 17  # of the schema's TensorType
 # of an exact scale.
 _FORMATS: dict[int, tuple[np.dtype[Any], float]] = {
     1: (np.dtype("float16"), 2.0**-8),
-    7: (np.dtype("int16"), 1 / 127),
+    7: (np.dtype("int16"), 1 / 32767),
     9: (np.dtype("int8"), 1 / 127),
     17: (np.dtype("int8"), 1 / 7),
 }
+_WEIGHTED = {"BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"}
 # A row this much smaller than the largest of its weights may be less exact.
 _SMALL_ROW = 2.0**-10
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A weight whose numbers are not those of the float file.
+    """A constant whose numbers are not those of the float file.
 
     Attributes:
         node: op of the float file; rows: (how many are lost, of how many).
@@ -41,6 +42,11 @@ class Lost:
 
     node: Node
     rows: tuple[int, int]
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it has a scale of its own; others may share that of an activation."""
+        return self.node.name in _WEIGHTED
 
 
 def lost_weights(plain: Path, quantized: Path, signature: str) -> Iterator[Lost]:

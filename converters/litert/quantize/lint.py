@@ -62,21 +62,23 @@ def _of_graph(
 def weight_findings(
     path: Path, quantized: Path, signatures: Iterable[str], recipe: Recipe
 ) -> list[Finding]:
-    """Look for weights of a float file that the quantized one lost.
+    """Look for constants of a float file that the quantized one lost.
 
     Raises:
-        WeightsLostError: they are of an op that the user chose the number format of.
+        WeightsLostError: weights of an op that the user chose the number format of.
     """
     found = []
     for name in signatures:
         for lost in lost_weights(path, quantized, name):
             node, own = lost.node, _given(lost.node, recipe)
-            rows = f"{lost.rows[0]} of {lost.rows[1]} rows of weights"
-            if not own:
+            kind = "weights" if lost.is_weight else "constants"
+            rows = f"{lost.rows[0]} of {lost.rows[1]} rows of {kind}"
+            if own:
+                why = f"{rows} would be lost in {own}"
+                place = node.place.module, node.name
+                found.append(Finding(kind, *place, 1, _wider(own), None, why))
+            elif lost.is_weight:
                 raise WeightsLostError.of(str(node.place), rows, recipe.name)
-            why = f"{rows} would be lost in {own}"
-            place = node.place.module, node.name
-            found.append(Finding("weights", *place, 1, _wider(own), None, why))
     return merged(found)
 
 

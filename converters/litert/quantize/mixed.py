@@ -60,7 +60,7 @@ def _give_integers(graph: Graph, position: int) -> bool:
                 f"ai-edge-quantizer lets {node.place} compute floats with integers",
                 hint="give that module dynamic-int8 or float in a recipe.toml",
             )
-        operator.inputs = replaced(operator.inputs, {tensor: source})
+        operator.inputs = _replaced(operator.inputs, {tensor: source})
     return bool(mixed)
 
 
@@ -78,7 +78,7 @@ def _give_floats(graph: Graph) -> bool:
     for entry in entries:
         entry.tensorIndex = wide[entry.tensorIndex]
     if entries:
-        graph.subgraph.outputs = replaced(graph.subgraph.outputs, wide)
+        graph.subgraph.outputs = _replaced(graph.subgraph.outputs, wide)
     return bool(entries)
 
 
@@ -86,7 +86,7 @@ def _widens(node: Node) -> bool:
     return node.name == "DEQUANTIZE"
 
 
-def replaced(tensors: Any, by: Mapping[int, int]) -> Any:
+def _replaced(tensors: Any, by: Mapping[int, int]) -> Any:
     """Return the tensors of an op or a file, some in the place of others."""
     return np.array([by.get(int(t), int(t)) for t in tensors], np.int32)
 

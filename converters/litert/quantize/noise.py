@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
-from tpu_export.converters.litert.engines import Calls, run_calls
 from tpu_export.converters.litert.exchange import Array
-from tpu_export.converters.litert.graph import Graph, Scale, pack
-from tpu_export.converters.litert.isolate import tapped
+from tpu_export.converters.litert.graph import Graph, Scale
+from tpu_export.converters.litert.isolate import tapped, tensor_values
 
 Values: TypeAlias = Mapping[int, Sequence[Array]]
 _INT8 = np.dtype("int8")
@@ -26,14 +23,8 @@ _FIXED = {"SOFTMAX": (1 / 256, -128), "LOGISTIC": (1 / 256, -128), "TANH": (1 / 
 
 def float_values(graph: Graph, calls: Sequence[Mapping[str, Array]]) -> Values:
     """Run a float file; returns its activations in float32, an array for each call."""
-    name = graph.definition.signatureKey.decode()
-    with tempfile.TemporaryDirectory(prefix="tpu-export-lint-") as folder:
-        path = Path(folder) / "tapped.tflite"
-        pack(tapped(graph), path)
-        (runs,) = run_calls(path, "interpreter", [Calls(name, calls)])
-    found = {
-        int(key[1:]): [run[key] for run in runs] for key in (runs[0] if runs else ())
-    }
+    runs = tensor_values(tapped(graph), calls)
+    found = {t: [run[t] for run in runs] for t in (runs[0] if runs else ())}
     found |= {t: [np.asarray(c[n]) for c in calls] for n, t in graph.inputs.items()}
     return {t: v for t, v in found.items() if graph.is_float(t)}
 

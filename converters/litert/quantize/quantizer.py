@@ -123,12 +123,13 @@ def _quantized(
     found = activation_findings(path, names, recipe, data) if lint == "auto" else []
     recipe = with_findings(recipe, found)
     run_worker(path, names, recipe, data, border, place)
-    if lost := weight_findings(path, result, names, recipe):
-        if lint != "auto":
-            raise WeightsLostError.of(lost[0].module, lost[0].why, recipe.name)
+    lost = weight_findings(path, result, names, recipe)
+    if lost and lint == "auto":
         found, recipe = [*found, *lost], with_findings(recipe, lost)
         run_worker(path, names, recipe, data, border, place)
-        for finding in weight_findings(path, result, names, recipe):
+        lost = weight_findings(path, result, names, recipe)
+    for finding in lost:
+        if finding.kind == "weights":
             raise WeightsLostError.of(finding.module, finding.why, recipe.name)
     changed += hold_biases(path, result)
     keep_apart(result, names, floats=border == "float32")

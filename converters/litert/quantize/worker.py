@@ -45,8 +45,7 @@ def _ranges(
 ) -> Any:
     """Return the least and the greatest value of each activation, of all calls.
 
-    The quantizer's own is a moving average that starts with the first call's range, and of a
-    hundred calls still has a part of it.
+    The quantizer's own is a moving average: each call after the first weighs 0.05.
     """
     manager = RecipeManager()
     manager.load_quantization_recipe(configs)

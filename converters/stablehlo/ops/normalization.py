@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +11,12 @@ import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.operands import row_mean, widen
-from tpu_export.converters.stablehlo.registry import lowers
+from tpu_export.converters.stablehlo.registry import Target, lowers
 
 aten = torch.ops.aten
+_Norm: TypeAlias = Callable[
+    [Array, int, Array | None, Array | None, float], tuple[Array, Array, Array]
+]
 
 
 def _mean_var(x: Array, dims: Sequence[int]) -> tuple[Array, Array]:
@@ -246,28 +250,33 @@ def _group_norm(
     return y.astype(x.dtype), *stats
 
 
-@lowers(aten.group_norm.default)
-def group_norm(
-    x: Array,
-    num_groups: int,
-    weight: Array | None = None,
-    bias: Array | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Array:
-    return _group_norm(x, num_groups, weight, bias, eps)[0]
+def group_norms(norm: _Norm, target: Target | None = None) -> None:
+    """Register a group norm, which gives y, and mean and 1/std of [N, groups], as torch's ops."""
+
+    @lowers(aten.group_norm.default, target=target)
+    def group_norm(
+        x: Array,
+        num_groups: int,
+        weight: Array | None = None,
+        bias: Array | None = None,
+        eps: float = 1e-5,
+        cudnn_enabled: bool = True,
+    ) -> Array:
+        return norm(x, num_groups, weight, bias, eps)[0]
+
+    @lowers(aten.native_group_norm.default, target=target)
+    def native_group_norm(
+        x: Array,
+        weight: Array | None,
+        bias: Array | None,
+        N: int,  # noqa: N803 - the schema's name
+        C: int,  # noqa: N803 - the schema's name
+        HxW: int,  # noqa: N803 - the schema's name
+        group: int,
+        eps: float,
+    ) -> tuple[Array, Array, Array]:
+        y, mean, rstd = norm(x, group, weight, bias, eps)
+        return y, mean.astype(x.dtype), rstd.astype(x.dtype)
 
 
-@lowers(aten.native_group_norm.default)
-def native_group_norm(
-    x: Array,
-    weight: Array | None,
-    bias: Array | None,
-    N: int,  # noqa: N803 - the schema's name
-    C: int,  # noqa: N803 - the schema's name
-    HxW: int,  # noqa: N803 - the schema's name
-    group: int,
-    eps: float,
-) -> tuple[Array, Array, Array]:
-    y, mean, rstd = _group_norm(x, group, weight, bias, eps)
-    return y, mean.astype(x.dtype), rstd.astype(x.dtype)
+group_norms(_group_norm)

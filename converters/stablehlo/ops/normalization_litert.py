@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-import torch
 from jax import Array, lax
 
 from tpu_export.converters.stablehlo.operands import widen
-from tpu_export.converters.stablehlo.registry import lowers
-
-aten = torch.ops.aten
+from tpu_export.converters.stablehlo.ops.normalization import group_norms
 
 
 def _group_mean(x: Array, groups: int) -> Array:
@@ -34,31 +31,8 @@ def _group_norm(
     scale = rstd if weight is None else rstd * widen(weight).reshape(shape)
     y = centered * scale
     y = y if bias is None else y + widen(bias).reshape(shape)
-    saved = [t.reshape(x.shape[0], groups, -1)[:, :, 0] for t in (mean, rstd)]
-    return y.astype(x.dtype), saved[0].astype(x.dtype), saved[1].astype(x.dtype)
+    mean, rstd = (t.reshape(x.shape[0], groups, -1)[:, :, 0] for t in (mean, rstd))
+    return y.astype(x.dtype), mean, rstd
 
 
-@lowers(aten.group_norm.default, target="litert")
-def group_norm(
-    x: Array,
-    num_groups: int,
-    weight: Array | None = None,
-    bias: Array | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Array:
-    return _group_norm(x, num_groups, weight, bias, eps)[0]
-
-
-@lowers(aten.native_group_norm.default, target="litert")
-def native_group_norm(
-    x: Array,
-    weight: Array | None,
-    bias: Array | None,
-    N: int,  # noqa: N803 - the schema's name
-    C: int,  # noqa: N803 - the schema's name
-    HxW: int,  # noqa: N803 - the schema's name
-    group: int,
-    eps: float,
-) -> tuple[Array, Array, Array]:
-    return _group_norm(x, group, weight, bias, eps)
+group_norms(_group_norm, target="litert")

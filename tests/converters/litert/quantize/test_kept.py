@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import tpu_export as tx
 from tpu_export.converters.litert import LiteRtModel
@@ -115,6 +116,46 @@ def test_a_shared_weight_has_room_for_each_bias() -> None:
     _, found = quantized(Tied().eval(), "static-int8", 8, 16)
     assert min(found[i] for i in (2, 3, 19)) > 35
     assert min(found[i] for i in range(32) if i != 18) > 15
+
+
+class Loop(nn.Module):
+    """Two layers of one line: the first has a dead channel, the second has none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [linear(dead)[0], linear(lambda _: None)[0]]
+        self.weights = nn.ParameterList([layer.weight for layer in self.layers])
+        self.biases = nn.ParameterList([layer.bias for layer in self.layers])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pairs = zip(self.weights, self.biases, strict=True)
+        return torch.cat([F.linear(x, w, b) for w, b in pairs], 1)
+
+
+def test_layers_of_one_line_are_not_one() -> None:
+    done, found = quantized(Loop().eval(), "static-int8", 8, 64)
+    assert min(found[2:4]) > 40
+    assert any("did not fit, in 2 channels" in s for s in done.changed())
+
+
+class Mean(nn.Module):
+    """A constant that is no weight, far below the numbers that it is compared with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = linear(lambda _: None)[0]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.layer(x))
+        return y / torch.clamp(y.sum(-1, keepdim=True), min=1e-9)
+
+
+@pytest.mark.parametrize("lint", ["auto", "masks"])
+def test_a_constant_on_the_grid_of_an_activation_is_no_error(lint: str) -> None:
+    done, found = quantized(Mean().eval(), "static-int8", 8, 64, lint=lint)
+    kinds = {finding.kind for finding in done.findings}
+    assert kinds == ({"constants"} if lint == "auto" else set())
+    assert float(np.median(found)) > 35
 
 
 @pytest.mark.parametrize("recipe", BLOCKS)
