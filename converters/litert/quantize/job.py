@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from tpu_export.converters.litert.exchange import Array, write_arrays
-from tpu_export.converters.litert.graph import Graph, Node, read_graph
+from tpu_export.converters.litert.graph import Graph, Node, nodes_of, read_graph
 from tpu_export.converters.litert.process import run_module
 from tpu_export.converters.litert.quantize.blocks import fill_blocks
 from tpu_export.converters.litert.quantize.errors import (
@@ -75,20 +75,32 @@ def _configs(graphs: Sequence[Graph], recipe: Recipe) -> list[dict[str, Any]]:
             hint=f"modules of this model: {modules}; ops: "
             f"{', '.join(sorted({op for _, op in ops})[:8])}",
         )
-    found: dict[Rule, list[str]] = {}
+    found: dict[Rule, list[str]] = {Rule(FLOAT): _inner_scopes(graphs)}
     for graph in graphs:
         for node in graph.nodes:
             rule = Rule(_with_kernel(recipe.of(node), graph, node))
-            found.setdefault(rule, []).append(_scope(graph, node.outputs))
+            found.setdefault(rule, []).append(_scope(graph.subgraph, node.outputs))
     most = Counter({rule: len(scopes) for rule, scopes in found.items()})
     (base, _), *_ = most.most_common(1)
     rest = [
         config | {"scopes": sorted(set(scopes))}
         for rule, scopes in found.items()
-        if rule != base
+        if rule != base and scopes
         for config in rule.configs()
     ]
     return [*base.configs(), *rest]
+
+
+def _inner_scopes(graphs: Sequence[Graph]) -> list[str]:
+    """Return the scopes of ops in branches, loops and reductions: none is calibrated."""
+    own = [graph.definition.subgraphIndex for graph in graphs]
+    model = graphs[0].model
+    return [
+        _scope(inner, node.outputs)
+        for i, inner in enumerate(model.subgraphs)
+        for node in nodes_of(model, inner)
+        if i not in own
+    ]
 
 
 def _with_kernel(recipe: str, graph: Graph, node: Node) -> str:
@@ -105,7 +117,7 @@ def _with_kernel(recipe: str, graph: Graph, node: Node) -> str:
     return recipe
 
 
-def _scope(graph: Graph, outputs: Sequence[int]) -> str:
+def _scope(subgraph: Any, outputs: Sequence[int]) -> str:
     """Return the name that ai-edge-quantizer knows an op by: those of its results."""
-    names = (graph.subgraph.tensors[i].name.decode() for i in outputs)
+    names = (subgraph.tensors[i].name.decode() for i in outputs)
     return "".join(f"{name};" for name in names)[:10000]

@@ -171,3 +171,15 @@ def test_ranges_are_those_of_all_calls() -> None:
     calls = [{name: k * draw.standard_normal((4, 8), np.float32)} for k in (1, 2, 9, 3)]
     done = quantize(plain, read_recipe("static-int8"), {"forward": calls}, lint="off")
     assert _worst(plain, done, calls[2:3]) > 30
+
+
+class Inner(nn.Module):
+    """Ops inside of a reduction: they are not calibrated."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = nn.functional.avg_pool2d(2 * x, 3, 2, padding=1, ceil_mode=True)
+        return y.cumsum(-1)
+
+
+def test_what_a_reduction_computes_stays_in_float() -> None:
+    assert _worst(*_quantized(Inner(), 1, 2, 8, 8)) > 30
