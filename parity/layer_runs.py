@@ -93,8 +93,9 @@ class Pair:
             for run, s in zip(runs, self.samples, strict=True)
         ]
 
+    @cached_property
     def whole(self) -> Compared:
-        """Run the quantized file as it is."""
+        """What the quantized file computes as it is."""
         return Compared(
             self._integers(tapped(self.integer), [{}] * len(self.samples)), self.truth
         )

@@ -95,7 +95,7 @@ def layers_of(pair: Pair) -> list[Layer]:
     """Return the layers of a pair of files that were read."""
     numbers = _numbers(pair)
     whole, layer, op = (
-        pair.whole(),
+        pair.whole,
         pair.apart(numbers),
         pair.apart(range(len(numbers))),
     )

@@ -92,7 +92,8 @@ class _Regions:
     made: dict[Path, Quantized] = field(default_factory=dict)
 
     def __call__(self, regions: Sequence[str]) -> Path:
-        done = quantize(self.plain, self.mixed(regions), self.data)
+        known = next((done.spoiled for done in self.made.values()), None)
+        done = quantize(self.plain, self.mixed(regions), self.data, spoiled=known)
         self.made[done.model.path] = done
         return done.model.path
 

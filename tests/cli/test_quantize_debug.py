@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tpu_export.converters.litert.quantize import lint
+from tpu_export.converters.litert.quantize.noise import float_values
+
 Run = Callable[..., tuple[int, str, str]]
 MODEL = """
 import torch
@@ -52,7 +55,13 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_bad_layer_stays_in_float(tpx: Run, model: Path, tmp_path: Path) -> None:
+def test_the_bad_layer_stays_in_float(
+    tpx: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[object] = []
+    monkeypatch.setattr(
+        lint, "float_values", lambda *given: looked.append(0) or float_values(*given)
+    )
     draw = np.random.default_rng(0)
     (tmp_path / "data").mkdir()
     for i in range(2):
@@ -69,6 +78,8 @@ def test_the_bad_layer_stays_in_float(tpx: Run, model: Path, tmp_path: Path) -> 
     assert report["layers"][0]["module"] == "bad.scores"
     assert report["found"]["before"]["snr"] < 24 <= report["found"]["after"]["snr"]
     assert report["found"]["after"]["regions"] == ["bad"]
+    assert report["found"]["tried"] > 1
+    assert len(looked) == 1  # whatever the number of files
     rules = tomllib.loads(output.read_text())["rule"]
     assert rules == [
         {"module": "*", "recipe": "static-int8"},

@@ -10,6 +10,8 @@ import pytest
 
 from tests.parity.conftest import Files, quantize
 from tpu_export.converters.litert.graph import read_graph
+from tpu_export.converters.litert.isolate import tensor_values
+from tpu_export.parity import layer_runs
 from tpu_export.parity.regions import Quantize, Search, SnrUnreachedError, covers
 
 
@@ -50,6 +52,20 @@ def test_nothing_stays_where_nothing_must(search: Search) -> None:
     found = search.run(0.0)
     assert found.after.regions == ()
     assert found.tried == 1
+
+
+def test_a_file_is_run_once_for_its_decibels_and_its_layers(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[object] = []
+    monkeypatch.setattr(
+        layer_runs,
+        "tensor_values",
+        lambda *given: runs.append(0) or tensor_values(*given),
+    )
+    search.run(0.0)
+    # The float file and the quantized one, whole; both cut into layers, and into ops.
+    assert len(runs) == 6
 
 
 def test_what_cannot_be_reached_is_an_error(search: Search) -> None:

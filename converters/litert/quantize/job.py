@@ -20,7 +20,7 @@ from tpu_export.converters.litert.quantize.recipes import FLOAT, Recipe, Rule, u
 
 Data: TypeAlias = Mapping[str, Sequence[Mapping[str, Array]]]
 Border: TypeAlias = Literal["float32", "int8", "uint8"]
-_WORKER = "tpu_export.converters.litert.quantize.worker"
+_WORKER = "tpu_export.converters.litert.quantize_worker"
 
 
 def run_worker(

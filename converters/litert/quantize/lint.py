@@ -23,37 +23,48 @@ from tpu_export.converters.litert.quantize.recipes import FLOAT, Recipe
 
 # "auto": all fixes; "masks": far values of masks are clamped only; "off": none.
 Lint: TypeAlias = Literal["auto", "masks", "off"]
+# What int8 would spoil, by signature, whatever a recipe makes int8.
+Spoils: TypeAlias = Mapping[str, Sequence[Finding]]
 _INT8 = "static-int8"
 _CALLS = 4  # that activations are looked at on; calibration takes all
 
 
-def activation_findings(
+def spoils(
     path: Path,
     signatures: Iterable[str],
     recipe: Recipe,
     data: Mapping[str, Sequence[Mapping[str, Array]]],
-) -> list[Finding]:
-    """Look for activations of a float file that a recipe would spoil.
+) -> Spoils:
+    """Run a float file, and look for activations that int8 would spoil.
 
     Args:
         data: calls of each signature, for static recipes.
     """
     if not recipe.holds(_INT8):
-        return []
-    graphs = [read_graph(path, name) for name in signatures]
+        return {}
+    found = {}
+    for name in signatures:
+        graph = read_graph(path, name)
+        values = float_values(graph, data[name][:_CALLS])
+        found[name] = tuple(Activations(graph, values).findings())
+    return found
+
+
+def activation_findings(path: Path, recipe: Recipe, spoiled: Spoils) -> list[Finding]:
+    """Return what is spoiled of the activations of those ops that a recipe has in int8."""
     return merged(
         finding
-        for graph, calls in zip(graphs, map(data.__getitem__, signatures), strict=True)
-        for finding in _of_graph(graph, recipe, calls[:_CALLS])
+        for name, found in spoiled.items()
+        for finding in _of_graph(read_graph(path, name), recipe, found)
     )
 
 
 def _of_graph(
-    graph: Graph, recipe: Recipe, calls: Sequence[Mapping[str, Array]]
+    graph: Graph, recipe: Recipe, spoiled: Sequence[Finding]
 ) -> Iterator[Finding]:
     ours = {(n.place.module, n.name) for n in graph.nodes if _given(n, recipe) == _INT8}
     counts = Counter((n.place.module, n.name) for n in graph.nodes)
-    for finding in Activations(graph, float_values(graph, calls)).findings():
+    for finding in spoiled:
         key = finding.module, finding.op
         if key in ours:
             yield replace(finding, count=counts[key])

@@ -27,7 +27,9 @@ from tpu_export.converters.litert.quantize.findings import Finding, lines
 from tpu_export.converters.litert.quantize.job import Border, Data, run_worker
 from tpu_export.converters.litert.quantize.lint import (
     Lint,
+    Spoils,
     activation_findings,
+    spoils,
     weight_findings,
     with_findings,
 )
@@ -46,6 +48,7 @@ class Quantized:
         coverage: of each signature, by name.
         clamped: values of masks and steps of weights that were changed, in words.
         findings: what the lint gave another number format.
+        spoiled: what it found of activations, for other recipes of the same file and data.
     """
 
     model: LiteRtModel
@@ -53,6 +56,7 @@ class Quantized:
     coverage: Mapping[str, Coverage]
     clamped: Sequence[str]
     findings: Sequence[Finding] = ()
+    spoiled: Spoils | None = None
 
     def changed(self) -> list[str]:
         """Return what the lint did, in words."""
@@ -66,6 +70,7 @@ def quantize(
     *,
     border: Border = "float32",
     lint: Lint = "auto",
+    spoiled: Spoils | None = None,
 ) -> Quantized:
     """Quantize a float .tflite.
 
@@ -77,6 +82,7 @@ def quantize(
         border: dtype of floating-point inputs and outputs; integers need a static recipe.
         lint: whether ops that the recipe would spoil get another number format ("auto"), and
             masks are clamped ("auto", "masks"); "off": the recipe and the numbers as given.
+        spoiled: of another recipe; by default the file is run, and its activations looked at.
 
     Raises:
         RecipeError: a rule is about nothing in this model, or it is quantized already.
@@ -100,7 +106,7 @@ def quantize(
         )
     place = Path(tempfile.mkdtemp(prefix="tpu-export-quantize-"))
     try:
-        done = _quantized(plain, recipe, data or {}, border, lint, place)
+        done = _quantized(plain, recipe, data or {}, border, lint, spoiled, place)
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
@@ -114,13 +120,18 @@ def _quantized(
     data: Data,
     border: Border,
     lint: Lint,
+    spoiled: Spoils | None,
     place: Path,
 ) -> Quantized:
     names, result = list(plain.signatures), place / "model.tflite"
     path, changed = _folded(plain, place), list[str]()
     if recipe.is_static and lint != "off":
         path, changed = without_far_masks(path, names, place)
-    found = activation_findings(path, names, recipe, data) if lint == "auto" else []
+    if lint != "auto":
+        spoiled = {}
+    elif spoiled is None:
+        spoiled = spoils(path, names, recipe, data)
+    found = activation_findings(path, recipe, spoiled)
     recipe = with_findings(recipe, found)
     run_worker(path, names, recipe, data, border, place)
     lost = weight_findings(path, result, names, recipe)
@@ -142,7 +153,7 @@ def _quantized(
             f"{recipe.name} leaves every op of this model in float: {reasons}",
             hint="take another recipe; dynamic-int8 and static-int8 know most ops",
         )
-    return Quantized(model, recipe, covered, changed, found)
+    return Quantized(model, recipe, covered, changed, found, spoiled)
 
 
 def _finish(

@@ -1,4 +1,4 @@
-"""Quantize one job directory: ``python -m tpu_export.converters.litert.quantize.worker DIRECTORY``.
+"""Quantize one job directory: ``python -m tpu_export.converters.litert.quantize_worker DIRECTORY``.
 
 A process of its own: the quantizer holds the file several times, and runs an interpreter.
 Reads job.json, the file that it names and the calls of data/SIGNATURE/NUMBER; writes
